@@ -117,6 +117,7 @@ setup(
     ],
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
+        "paddlevit_dist": ["py.typed", "*.pyi"],
         "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt", "label_map_classes.txt"],
         "paddlevit_dist.points.data": ["scannet200_classes.txt"],
         "paddlevit_dist.compare": ["*.j2"],

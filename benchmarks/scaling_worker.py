@@ -115,7 +115,7 @@ def our_answer(name: str, batch: int, trains: bool) -> Answer:
     from paddlevit_dist.distributed import data_parallel
     from paddlevit_dist.launch.rendezvous import join_group
 
-    join_group(uses_gpu=False, spawned=False)
+    join_group("cpu", spawned=False)
     images, labels = (paddle.to_tensor(x) for x in random_images(batch, int(os.environ.get("PADDLE_TRAINER_ID", "0"))))
     paddle.seed(0)
     inner = create_model(name, num_classes=CLASSES)

@@ -60,7 +60,7 @@ def our_step(images: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
     from paddlevit_dist.launch.rendezvous import join_group
     from paddlevit_dist.losses import resized_cross_entropy
 
-    join_group(uses_gpu=False, spawned=False)
+    join_group("cpu", spawned=False)
     paddle.seed(0)
     inner = create_model("segformer_b0", num_classes=CLASSES, dropout=0.1)
     inner.train()

@@ -1,5 +1,6 @@
 """Models by name: which are known, what a name means, and how to build one."""
 
+import fnmatch
 import os
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ def create_model(
     if is_of_weights(name):
         raise UserError(
             f"create_model: {name} names weights, and a model is built with fresh ones: "
-            f"model = create_model('{find_name('model', name)}'), then load_weights(model, '{_as_source(name)}')"
+            f"model = create_model('{find_name('model', name)}'), then load_weights(model, '{as_source(name)}')"
         )
     chosen = {key: value for key, value in options.items() if value is not None}
     name = _own_name(name)
@@ -54,9 +55,9 @@ def prepare(model: Any) -> Any:
     return model
 
 
-def list_models() -> list[str]:
-    """All registered names in alphabetical order; imports no model."""
-    return sorted(MODELS)
+def list_models(pattern: str = "*") -> list[str]:
+    """All registered names that fit the shell's ``pattern``, such as "vit*", in alphabetical order."""
+    return fnmatch.filter(sorted(MODELS), pattern)
 
 
 def variant_options(name: str) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def variant_options(name: str) -> dict[str, Any]:
     return dict(_family(name).variants.get(name, {}))
 
 
-def _as_source(name: str) -> str:
+def as_source(name: str) -> str:
     """The name of weights as ``load_weights`` takes it: repositories are Hugging Face's, and names alone timm's."""
     is_there = ":" in name or name.startswith(("/", ".", "~")) or os.path.exists(name)
     if is_there or name.count("/") > 1 or name.endswith(_WEIGHT_FILES):

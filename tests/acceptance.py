@@ -158,6 +158,22 @@ ROWS = [
         metric="AP50",
     ),
     Row(
+        "boxes around drawn shapes by RT-DETR, 2 processes",
+        ["-cfg=configs/rtdetr_shapes.yaml"],
+        0.50,
+        720.0,
+        nothing,
+        metric="AP50",
+    ),
+    Row(
+        "boxes around drawn shapes by D-FINE, 2 processes",
+        ["-cfg=configs/dfine_shapes.yaml"],
+        0.50,
+        720.0,
+        nothing,
+        metric="AP50",
+    ),
+    Row(
         "drawn shapes pixel by pixel, 2 processes",
         ["-cfg=configs/segformer_b0_shapes.yaml"],
         0.75,

@@ -38,7 +38,7 @@ def run(words: list[str]) -> None:
 
     requested = -1 if options.ngpus is None else options.ngpus
     devices.require_sound_variables(requested)
-    tuning.restart_with_environment(requested, True)
+    tuning.restart_with_environment(requested, True, options.device)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
 
@@ -59,7 +59,7 @@ def run(words: list[str]) -> None:
         window=options.window,
         say=write_line,
     )
-    plan = plan_processes(requested)
+    plan = plan_processes(requested, device=options.device)
     for line in [*plan.notices, *stale] if plan.is_main else ():
         write_line(line)
     with (
@@ -89,6 +89,7 @@ def _parse(words: list[str]) -> Any:
     parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help=_INPUTS)
     parser.option("output", _FOLDER, "folder to write to", path)
     parser.add_argument("--restart", "-restart", action="store_true", help="replace what is in the folder")
+    parser.option("device", "auto", "gpu, cpu or another kind that Paddle has (default: an accelerator, if any)")
     parser.option("ngpus", None, "devices, or processes without a GPU (default: all GPUs, or one process)", at_least(1))
     parser.option("batch_size", None, "inputs per device and step (default: the run's)", at_least(1))
     parser.option("num_workers", None, "loader processes per device (default: by the number of cores)", at_least(0))

@@ -4,7 +4,7 @@ import contextlib
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,31 +38,40 @@ def run(arguments: list[str]) -> None:
     from ..launch import devices, tuning
 
     devices.require_sound_variables(run.values.NGPUS)
-    tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
+    tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
     if other is not None and not run.show:
         other.run_job(run)
         return
+    carry_out(run, stale)
 
+
+def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Path | None:
+    """Train or evaluate in a process whose environment is made; its output folder, None where it was only shown.
+
+    Args:
+        stale: lines about what the environment had from other runs.
+    """
     from ..launch import plan_processes
     from ..launch.lock import own
     from ..launch.rendezvous import tell_failures
     from ..logging.progress import write_line
     from ..logging.record import output_folder
 
-    plan = plan_processes(run.values.NGPUS)
+    plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
     plan.notices.extend(stale)
     run, is_numbered = _with_output(run, plan.launched)
     if run.show:
         _show(run, plan)
-        return
+        return None
     told = tell_failures(run.values.WATCHDOG_SECONDS)
     with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
         with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
             _carry_out(run, plan, folder)
+    return folder
 
 
 def _offer(missing: configuration.RecipeMissing) -> None:

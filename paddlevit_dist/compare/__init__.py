@@ -35,7 +35,7 @@ class Compare(Extension):
     commands = {"compare": "whether runs differ by more than chance, and on which samples"}
     flags = (
         Flag("per_sample", "FILE", "PER_SAMPLE", "run", "with -eval: a row a sample, .csv or .parquet"),
-        Flag("seeds", "N", "SEEDS", "training", "train with N seeds, a folder each; says the mean"),
+        Flag("seeds", "N", "SEEDS", "training", "train with N seeds, and say their mean"),
     )
     job_key = "SEEDS"
 

@@ -44,7 +44,7 @@ def run(given: Configuration) -> None:
         raise UserError(
             f"-seeds={config.SEEDS}: a launcher has started this process; -seeds starts its own: leave the launcher out"
         )
-    gpus = gpus_of(plan_processes(config.NGPUS))
+    gpus = gpus_of(plan_processes(config.NGPUS, device=config.DEVICE))
     with output_folder(path, records=(SEEDS,)) as folder, own(folder, write_line, is_evaluation=False):
         group = _begin_group(config, str(folder))
         waiting = [row for row in group.seeds if row["state"] != FINISHED]

@@ -83,7 +83,10 @@ def _corners(across, down, level, is_discrete, cells, shares):
         cells[0], shares[0] = first + row * width + column, f32(1.0)
         return f32(0.0), f32(0.0)
     x, y = x - f32(0.5), y - f32(0.5)
-    if not (x > f32(-1.0) and y > f32(-1.0) and x < f32(width) and y < f32(height)):
+    if x != x or y != y:  # what is not a number stays so, and reads no cell by it
+        cells[0], shares[0] = first, x + y
+        return x, y
+    if x <= f32(-1.0) or y <= f32(-1.0) or x >= f32(width) or y >= f32(height):
         return f32(0.0), f32(0.0)
     left, top = int(np.floor(x)), int(np.floor(y))
     right, lower = x - f32(left), y - f32(top)

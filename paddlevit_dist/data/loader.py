@@ -33,6 +33,7 @@ from ..launch.watchdog import Process
 from ..runtime import ending, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..tasks.dataset import reading_generator
 from ..tasks.sample_checks import BadSample
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -48,13 +49,8 @@ class SampleFailure(RuntimeError):
 
 
 def sample_generator(seed: int, key: SampleKey) -> np.random.Generator:
-    """The generator of everything random about one reading of one sample.
-
-    Philox is a counter-based generator (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"): streams of
-    different keys are independent, so seed, epoch, index and repeat are the key, and no hash of them is needed.
-    """
-    words = [seed << 32 | key.epoch, key.index << 16 | key.repeat]
-    return np.random.Generator(np.random.Philox(key=np.array(words, dtype=np.uint64)))
+    """The generator of everything random about one reading of one sample."""
+    return reading_generator(seed, key.epoch, key.index, key.repeat)
 
 
 class _Readings(paddle.io.Dataset):
@@ -280,6 +276,14 @@ def _end_loader_processes() -> None:
         batches._thread_done_event.set()  # else Paddle's thread, if it still looks, tells of unexpected ends
         for worker in _workers_of(batches):
             worker.kill()
+
+
+def end_unfinished() -> None:
+    """End the processes, threads and queues of loaders that nobody reads any more, in a process that goes on."""
+    for batches in list(_unfinished):
+        batches._try_shutdown_all()
+        for queue in getattr(batches, "_indices_queues", ()):
+            queue.close()
 
 
 # Before Python joins its children, in the main process and in workers alike: ``atexit`` would come after that in these.

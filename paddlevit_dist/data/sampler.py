@@ -1,21 +1,50 @@
 """Which samples each rank reads, in which order: the same for any number of processes."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from paddle.io import DistributedBatchSampler
 
+from .. import distributed
 from ..runtime.errors import UserError
 from ..tasks.dataset import Samples
 
 
-class SampleKey(NamedTuple):
-    """Identifies one reading of one sample; all its randomness follows from these three and the run's seed."""
+class SampleKey(int):
+    """Identifies one reading of one sample; all its randomness follows from its three numbers and the run's seed.
+
+    It is the index, so that any data set can be asked for it: ``dataset[key]``. Two are equal if all three are.
+    """
 
     epoch: int
-    index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
     repeat: int
+
+    def __new__(cls, epoch: int, index: int, repeat: int) -> "SampleKey":
+        key = super().__new__(cls, index)
+        key.epoch, key.repeat = epoch, repeat
+        return key
+
+    @property
+    def index(self) -> int:
+        """The sample, as a plain number."""
+        return int(self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SampleKey):
+            return (self.epoch, int(self), self.repeat) == (other.epoch, int(other), other.repeat)
+        return int(self) == other
+
+    def __ne__(self, other: object) -> bool:  # which int has of its own
+        return not self == other
+
+    __hash__ = int.__hash__
+
+    def __reduce__(self) -> Any:
+        return SampleKey, (self.epoch, int(self), self.repeat)
+
+    def __repr__(self) -> str:
+        return f"SampleKey(epoch={self.epoch}, index={int(self)}, repeat={self.repeat})"
 
 
 class TrainingSampler(DistributedBatchSampler):
@@ -40,6 +69,7 @@ class TrainingSampler(DistributedBatchSampler):
     Args:
         dataset: ``Samples``, or anything else with a length.
         batch_size: samples of one micro-batch on one rank.
+        rank, world_size: None: of this process.
         seed: of the run.
         repeats: readings of each sample that an epoch contains.
     Raises:
@@ -51,12 +81,13 @@ class TrainingSampler(DistributedBatchSampler):
         dataset,
         batch_size: int,
         *,
-        rank: int,
-        world_size: int,
+        rank: int | None = None,
+        world_size: int | None = None,
         accumulation_steps: int = 1,
         seed: int = 0,
         repeats: int = 1,
     ) -> None:
+        rank, world_size = _place(rank, world_size)
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=True, drop_last=True)
         self.accumulation_steps = accumulation_steps
         self.seed = seed
@@ -152,6 +183,13 @@ class TrainingSampler(DistributedBatchSampler):
         return positions.reshape(self.nranks, -1)[self.local_rank]
 
 
+def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    return (
+        distributed.rank() if rank is None else rank,
+        distributed.world_size() if world_size is None else world_size,
+    )
+
+
 class EvaluationSampler(DistributedBatchSampler):
     """Every sample exactly once over all ranks, in batches that do not depend on the number of ranks.
 
@@ -159,7 +197,8 @@ class EvaluationSampler(DistributedBatchSampler):
     have different numbers of batches. Paddle's own sampler pads with repeated samples, which changes the result.
     """
 
-    def __init__(self, dataset, batch_size: int, *, rank: int, world_size: int) -> None:
+    def __init__(self, dataset, batch_size: int, *, rank: int | None = None, world_size: int | None = None) -> None:
+        rank, world_size = _place(rank, world_size)
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=False, drop_last=False)
 
     def __len__(self) -> int:

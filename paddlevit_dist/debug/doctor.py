@@ -12,7 +12,7 @@ from ..runtime.printing import one_line
 from ..settings.command_line import parse
 
 # What these set says nothing of data or model.
-_OF_THE_MACHINE = ("SAVE", "NGPUS", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
+_OF_THE_MACHINE = ("SAVE", "NGPUS", "DEVICE", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
 
 
 def run(arguments: list[str]) -> None:
@@ -34,13 +34,13 @@ def run(arguments: list[str]) -> None:
     signals.expect(training=False)
     if devices.is_launched():
         raise UserError("doctor starts its own processes: run it without Paddle's launcher")
-    tuning.restart_with_environment(values.NGPUS, values.CPU_TUNING)
+    tuning.restart_with_environment(values.NGPUS, values.CPU_TUNING, values.DEVICE)
     from ..launch import plan_processes
     from .doctor_checks import CHECKS, CHECKS_OF_DATA, FAILURE, OK, SKIPPED, WARNING, Checkup, carry_out  # with Paddle
 
     looks_at_data = command.cfg is not None or any(s.name not in _OF_THE_MACHINE for s in command.settings)
     checks = [*CHECKS, *(CHECKS_OF_DATA if looks_at_data else ())]
-    plan = plan_processes(values.NGPUS)
+    plan = plan_processes(values.NGPUS, device=values.DEVICE)
     token = leftovers.new_token()
     try:
         with tempfile.TemporaryDirectory(prefix="paddlevit_dist_doctor_") as folder:

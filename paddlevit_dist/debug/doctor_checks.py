@@ -21,7 +21,7 @@ import paddle
 from ..launch import devices, failures, gpu, tuning
 from ..logging.heartbeat import Heartbeat
 from ..logging.progress import Progress, write_line
-from ..runtime import limits, paddle_versions
+from ..runtime import device_kinds, limits, paddle_versions
 from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import block, one_line
@@ -144,7 +144,7 @@ def versions(checkup: Checkup) -> Finding:
     except Exception as error:  # whatever it does not like about the others
         return Finding(FAILURE, f"numba cannot be imported: {error}", "python -m pip install -U numba")
     found = {**recorded(), "numba": numba}
-    if paddle.is_compiled_with_cuda():
+    if device_kinds.is_built_for_cuda():
         found.update(cuda=paddle.version.cuda(), cudnn=paddle.version.cudnn())
     known = ", ".join(f"{name} {value}" for name, value in found.items() if value)
     newer = paddle_versions.notes()
@@ -157,13 +157,13 @@ def gpus(checkup: Checkup) -> Finding:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
     if usable:
         return Finding(OK, f"{usable} usable (CUDA_VISIBLE_DEVICES={visible})")
-    others = devices.other_accelerators()
+    others = device_kinds.count_others()
     if others:
-        text = f"none of CUDA's; Paddle reports {others}, which is not used: training on the CPU"
-        return Finding(WARNING, text, "train on NVIDIA's GPUs, or go on with the CPU")
+        text = ", ".join(f"{number} {device_kinds.kind_of(name).noun}(s)" for name, number in others.items())
+        return Finding(OK, f"none of CUDA's; {text} usable through Paddle's plug-in (docs/devices.md)")
     if not driver:
         return Finding(OK, "none: training on the CPU")
-    if not paddle.is_compiled_with_cuda():
+    if not device_kinds.is_built_for_cuda():
         mend = "install Paddle's GPU build (README), or go on with the CPU"
         return Finding(WARNING, f"{driver} GPU(s), but this is Paddle's CPU build", mend)
     mend = "look at `nvidia-smi` (is its CUDA as new as Paddle's?), CUDA's libraries, and CUDA_VISIBLE_DEVICES"
@@ -215,7 +215,8 @@ def each_device(checkup: Checkup) -> Finding:
     launch_workers(try_device, arguments, plan, checkup.config.WATCHDOG_SECONDS, apart=True)
     ranks = json.loads(target.read_text(encoding="utf-8"))
     told = "; ".join(f"{one['name']}, {one['gigaflops']:.0f} GFLOP/s" for one in ranks)
-    kind = "GPU" if plan.uses_gpu else f"CPU, {devices.cpu_cores()} core(s)"
+    noun = device_kinds.kind_of(plan.device).noun
+    kind = f"CPU, {devices.cpu_cores()} core(s)" if plan.device == device_kinds.CPU else noun
     return Finding(OK, f"{len(ranks)} process(es) ({kind}) compute right and agree: {told}")
 
 
@@ -228,6 +229,8 @@ def try_device(tf32: bool, deterministic: bool, target: str) -> None:
         properties = paddle.device.cuda.get_device_properties()
         name = f"{properties.name} {properties.total_memory / GIB:.1f} GiB{' in TF32' * gpu.rounds_to_tf32()}"
         product = gpu.check_product(2048)
+    elif (name := paddle.get_device()) != "cpu":
+        product = gpu.check_product(1024)
     else:
         tuning.check_copies()
         name, product = str(tuning.processor()["model"] or "unknown"), tuning.check_product()
@@ -334,7 +337,7 @@ def step(checkup: Checkup) -> Finding:
     first = [f"{name} {value:.4g} at start" for name, value in facts["first"].items() if value is not None]
     first += [f"ln(classes) is {value:.4g}" for name, value in expected.items() if name in facts["first"]]
     text = (
-        f"{plan.processes} x {'GPU' if plan.uses_gpu else 'CPU process'}, batch {config.DATA.BATCH_SIZE} x "
+        f"{plan.processes} x {device_kinds.kind_of(plan.device).noun}, batch {config.DATA.BATCH_SIZE} x "
         f"{config.TRAIN.ACCUM_ITER}: {', '.join(first)}; after {len(losses) - 1} updates with this batch "
         f"{losses[-1]:.4g}; {facts['seconds']:.3g} s an update, {memory:.1f} GiB"
     )

@@ -19,6 +19,7 @@ from ..engine.run import Run
 from ..logging.callbacks import Callback, Update
 from ..runtime.errors import UserError
 from ..runtime.files import temporary_name
+from ..runtime.transfers import is_on_gpu
 from .settings import DebugSettings
 
 _LEFT_OUT = 2  # updates at the beginning of an epoch, where it has more than enough
@@ -77,7 +78,7 @@ class Profile(Callback):
 
     def _start(self) -> None:
         targets = [profiler.ProfilerTarget.CPU]
-        if paddle.get_device().startswith("gpu"):
+        if is_on_gpu():
             paddle.device.synchronize()
             targets.append(profiler.ProfilerTarget.GPU)
         recorder = profiler.Profiler(targets=targets, on_trace_ready=lambda ended: None)
@@ -106,7 +107,7 @@ class Profile(Callback):
         return recorder
 
     def _finish(self) -> None:
-        on_gpu = paddle.get_device().startswith("gpu")
+        on_gpu = is_on_gpu()
         if on_gpu:
             paddle.device.synchronize()
         seconds, asked = time.perf_counter() - self._started, self._asked

@@ -290,7 +290,7 @@ def run(run: Any) -> None:
     Raises:
         SystemExit: with 1, tensors differ.
     """
-    plan = plan_processes(run.values.NGPUS)
+    plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
     if plan.launched:
         raise UserError("-selftest starts its own processes: run it without Paddle's launcher")
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_selftest_") as name:
@@ -344,7 +344,7 @@ def _comparable(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
 def _ways(plan: Any, batch: int, requested: int) -> list[_Way]:
     """The ways that are compared, the one with a single process and a whole batch last but one."""
     processes = plan.processes
-    if processes == 1 and not plan.uses_gpu and requested == -1:
+    if processes == 1 and plan.device == "cpu" and requested == -1:
         processes = 2
     parts = max(2, processes)
     share = max(1, batch // parts)

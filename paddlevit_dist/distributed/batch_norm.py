@@ -5,18 +5,19 @@ every device supports. ``convert_batch_norm`` decides which of the two a layer b
 """
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import paddle
-import paddle.distributed as dist
 import paddle.nn.functional as F
 
+from ..runtime import device_kinds
 from ..runtime.transfers import is_on_gpu, read
 from . import world
-from .collectives import all_reduce_sum, broadcast_object
+from .collectives import all_reduce_sum, broadcast_object, gather_float64
 
 _SINGLE = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
 _THIS_PACKAGE = __name__.partition(".")[0] + "."
@@ -193,8 +194,7 @@ class _Statistics:
         own = _own_moments(x)  # (1 + 2 channels,)
         gathered: list[paddle.Tensor] = [own]
         if exchanges:
-            gathered = []
-            dist.all_gather(gathered, own)
+            gathered = gather_float64(own)
         table = paddle.stack(gathered)  # (ranks, 1 + 2 channels)
         channels = x.shape[1]
         rows, means, squares = table[:, :1], table[:, 1 : 1 + channels], table[:, 1 + channels :]
@@ -220,9 +220,18 @@ def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
 def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
     """Whether the variance that ``F.batch_norm`` stores for ``x`` is the biased one: on CPUs, and by Paddle's own
     kernels on GPUs, which take over from cuDNN from that many rows on where there are two or three axes. cuDNN divides
-    by rows - 1.
+    by rows - 1. What another device does is tried once.
     """
-    return not is_on_gpu() or (x.ndim <= 3 and x.shape[0] >= _NATIVE_ROWS)
+    if not is_on_gpu():
+        return x.place.is_cpu_place() or _divides_by_rows()
+    return x.ndim <= 3 and x.shape[0] >= _NATIVE_ROWS
+
+
+@functools.cache
+def _divides_by_rows() -> bool:
+    mean, variance = (paddle.zeros([1]) for _ in range(2))
+    F.batch_norm(paddle.to_tensor([[0.0], [2.0]]), mean, variance, training=True, momentum=0.0)
+    return variance.item() < 1.5  # 1 by rows, 2 by rows - 1
 
 
 def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -285,7 +294,7 @@ class _Normalise(paddle.autograd.PyLayer):
             of_bias, of_weight = own[:channels].astype(mean.dtype), own[channels:].astype(mean.dtype)
             total = own.clone()
             if ctx.exchanges:
-                dist.all_reduce(total)
+                all_reduce_sum(total)
             of_x = paddle.zeros(x.shape, dtype=x.dtype)
             if has_rows and ctx.needed[0]:
                 total = (total / paddle.clip(rows, min=1.0)).astype(mean.dtype)
@@ -364,7 +373,7 @@ def native_synchronises() -> bool:
     a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
     """
     size = world.world_size()
-    if size == 1 or not is_on_gpu():
+    if size == 1 or not (is_on_gpu() or device_kinds.current().native_batch_norm):
         return False
     all_reduce_sum(paddle.zeros([1]))
     layer = paddle.nn.SyncBatchNorm(1, momentum=0.0)

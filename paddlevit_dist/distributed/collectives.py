@@ -17,6 +17,7 @@ import paddle
 import paddle.distributed as dist
 
 from ..launch import secret, status
+from ..runtime import device_kinds
 from . import world
 from .exchange import Network
 
@@ -82,11 +83,26 @@ def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
 
 
 def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
-    """Sum a float32, float64 or int64 tensor over all ranks in place, without checks and without blocking the host:
-    for use inside a training step, where every rank is known to call it. Every rank must call this."""
-    if world.world_size() > 1:
+    """Sum a float32, float64 or int64 tensor over all ranks in place, without checks and, but for float64 on a device
+    whose collectives have none, without blocking the host: for use inside a training step, where every rank is known to
+    call it. Every rank must call this."""
+    if world.world_size() == 1:
+        return tensor
+    if tensor.dtype == paddle.float64 and not device_kinds.current().exchanges_float64:
+        tensor.set_value(functools.reduce(operator.add, all_gather(tensor.numpy())))
+    else:
         dist.all_reduce(tensor)
     return tensor
+
+
+def gather_float64(tensor: paddle.Tensor) -> list[paddle.Tensor]:
+    """Every rank's float64 tensor, all of one shape, in rank order; by way of the host where the device's collectives
+    have no float64. Every rank must call this."""
+    if not device_kinds.current().exchanges_float64:
+        return [paddle.to_tensor(values) for values in all_gather(tensor.numpy())]
+    gathered: list[paddle.Tensor] = []
+    dist.all_gather(gathered, tensor)
+    return gathered
 
 
 def barrier(timeout: float | None = None) -> None:
@@ -217,7 +233,7 @@ def _reduce_on_device(values: list[Any]) -> list[paddle.Tensor]:
         flat = [tensors[i].reshape([-1]).astype(carrier) for i in members]
         buffer = paddle.concat(flat)  # (total elements in this carrier,)
         if buffer.shape[0]:  # gloo aborts the process on an empty tensor
-            dist.all_reduce(buffer)
+            all_reduce_sum(buffer)
         start = 0
         for i, part in zip(members, flat):
             sums[i] = buffer[start : start + part.shape[0]]

@@ -8,7 +8,6 @@ from typing import Any
 import paddle
 from paddle.distributed.fleet.utils import recompute
 
-from ..runtime.transfers import is_on_gpu
 from . import world
 from .batch_norm import convert_batch_norm, unbias_running_variance
 from .collectives import barrier
@@ -25,13 +24,13 @@ def batch_norm_kind(
         given: TRAIN.BATCH_NORM.
         of_task: what the task has where that is not set.
         batch: samples of a process.
-        on_gpu: None: ask Paddle.
+        on_gpu: or on another accelerator; None: ask Paddle.
     """
-    on_gpu = is_on_gpu() if on_gpu is None else on_gpu
+    on_gpu = paddle.get_device() != "cpu" if on_gpu is None else on_gpu
     if given is not None:
         return given, "TRAIN.BATCH_NORM"
     if on_gpu and processes > 1 and batch < SMALL_BATCH and of_task == "local":
-        return "sync", f"the default for several GPUs with fewer than {SMALL_BATCH} samples each"
+        return "sync", f"the default for several devices with fewer than {SMALL_BATCH} samples each"
     return of_task, "the default for this task" if of_task == "sync" or not on_gpu else "the default for such batches"
 
 

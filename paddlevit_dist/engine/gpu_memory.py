@@ -8,13 +8,14 @@ import paddle
 
 from ..distributed import rank
 from ..logging.callbacks import Callback, Update
-from ..runtime.errors import UserError
+from ..runtime import device_kinds
+from ..runtime.errors import DeviceFailure, UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
 
 # Of Paddle's allocators, 2.6 and 3.x; "GPU Virtual Memory" in one of them.
 _ALLOCATION = re.compile(
-    r"Out of memory error on GPU.*? (?P<gpu>\d+)\.\s+Cannot allocate (?P<asked>\S+) memory on GPU.*?, "
+    r"Out of memory error on GPU.*? (?P<number>\d+)\.\s+Cannot allocate (?P<asked>\S+) memory on GPU.*?, "
     r"(?P<used>\S+) memory has\s+been allocated and\s+available memory is only (?P<free>[\d.]+\w+)",
     re.DOTALL,
 )
@@ -23,6 +24,9 @@ _OF_LIBRARIES = re.compile(
     r"cudaErrorMemoryAllocation|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
     r"|CUDA error\(2\)|Cuda failure (?:2 )?'out of memory'|Not enough available GPU memory"
 )
+# Of an accelerator's plug-in: ``C_Status`` of Paddle's device_ext.h, of which C_FAILED is "resource exhausted".
+_OF_PLUGINS = re.compile(r"CustomDevice error, the error code is : (?P<code>\d+)")
+_EXHAUSTED = "2"
 _SIZE = re.compile(r"([\d.]+)([kMGT]?)B")
 _POWERS = {"": 0, "k": 10, "M": 20, "G": 30, "T": 40}
 _GIB = 1 << 30
@@ -37,13 +41,17 @@ def explain_memory(advice: str) -> Iterator[None]:
         advice: what this run can do about it.
     Raises:
         UserError: it did.
+        DeviceFailure: an accelerator's plug-in reports another failure: of a kernel, or of the device itself.
     """
     try:
         yield
     except Exception as error:
         if isinstance(error, UserError):
             raise
-        said = out_of_memory(f"{type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {error}"
+        said = out_of_memory(text)
+        if said is None and _OF_PLUGINS.search(text):
+            raise DeviceFailure(_failure(text)) from error
         if said is None:
             raise
         raise UserError(f"{said}; {advice}") from error
@@ -59,16 +67,28 @@ def out_of_memory(text: str) -> str | None:
         if own is not None and used - own > _OF_OTHERS:
             of_others = f", {_size(used - own)} of them not by this process (see nvidia-smi)"
         return (
-            f"out of memory on GPU {found['gpu']} (rank {rank()}): {_size(asked)} were asked for, {_size(used)} are in "
-            f"use{of_others} and {_size(free)} free"
+            f"out of memory on GPU {found['number']} (rank {rank()}): {_size(asked)} were asked for, {_size(used)} are "
+            f"in use{of_others} and {_size(free)} free"
         )
-    named = _OF_LIBRARIES.search(text)
+    named, plugin = _OF_LIBRARIES.search(text), _OF_PLUGINS.search(text)
+    own = _own_bytes()
+    if plugin is not None and plugin["code"] == _EXHAUSTED:
+        holds = "" if own is None else f"; this process holds {_size(own)}"
+        return f"out of memory on {paddle.get_device()} (rank {rank()}), by what its plug-in reports{holds}"
     if named is None:
         return None
-    own = _own_bytes()
     holds = "" if own is None else f", of which this process holds {_size(own)}"
     device = paddle.get_device().partition(":")[2] or "0"
     return f"out of memory on GPU {device} (rank {rank()}): a library of CUDA got none ({named[0]}){holds}"
+
+
+def _failure(text: str) -> str:
+    found = _OF_PLUGINS.search(text)
+    assert found is not None
+    return (
+        f"device {paddle.get_device()} (rank {rank()}) has failed, in a kernel or as a whole: its plug-in reports "
+        f"status {found['code']} to Paddle; its driver's log says more, and -resume=auto goes on from a checkpoint"
+    )
 
 
 def of_training(config: RunSettings) -> str:
@@ -82,7 +102,7 @@ def of_training(config: RunSettings) -> str:
         )
     if not train.RECOMPUTE and not config.TO_STATIC:
         parts.append("set TRAIN.RECOMPUTE True")
-    if not config.AMP:
+    if not config.AMP and (paddle.get_device() == "cpu" or device_kinds.computes_in(config.AMP_DTYPE)):
         parts.append("use -amp")
     return ", or ".join(parts) or "a smaller model or input, or a larger GPU, is left"
 
@@ -111,7 +131,7 @@ class EmptyingCache(Callback):
 
 def _own_bytes() -> int | None:
     """Count what this process has taken from its GPU, in bytes; None without one."""
-    return paddle.device.cuda.memory_reserved() if is_on_gpu() else None
+    return paddle.device.cuda.memory_reserved() if is_on_gpu() else device_kinds.reserved_bytes()
 
 
 def _bytes(text: str) -> float:

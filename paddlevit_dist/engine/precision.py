@@ -8,7 +8,7 @@ from typing import Any
 import paddle
 
 from ..distributed import world_size
-from ..runtime import autocast, paddle_versions
+from ..runtime import autocast, device_kinds, paddle_versions
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
@@ -54,7 +54,7 @@ class LossScale:
 
 
 class Precision:
-    """Forward in half precision and, with float16, scaled gradients on a GPU; plain float32 otherwise.
+    """Forward in half precision and, with float16, scaled gradients on a device that has it; plain float32 otherwise.
 
     Weights, their gradients and averages and the optimizer's state stay float32 at either level, unlike with
     ``paddle.amp.decorate``, so checkpoints do not depend on it.
@@ -64,7 +64,7 @@ class Precision:
         requested: whether mixed precision was requested.
         dtype: "float16", or "bfloat16", whose range needs no scaler.
         level: "O1" or "O2", see ``autocast``.
-        on_gpu: the device is one, and able; None: ask Paddle.
+        on_gpu: the device is one, or another that is able; None: ask Paddle.
 
     Raises:
         UserError: this GPU does not compute in ``dtype``. Paddle would continue in float32.
@@ -72,8 +72,8 @@ class Precision:
 
     def __init__(self, requested: bool, dtype: str = "float16", level: str = "O1", on_gpu: bool | None = None) -> None:
         if on_gpu is None:
-            on_gpu = is_on_gpu()
-            if requested and on_gpu:
+            on_gpu = is_on_gpu() or device_kinds.computes_in(dtype)
+            if requested and is_on_gpu():
                 _check_capability(dtype)
         self.enabled = requested and on_gpu
         self.notice = ""

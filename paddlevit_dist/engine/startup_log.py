@@ -13,7 +13,7 @@ from ..launch import gpu, tuning
 from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
 from ..registry import package_of
-from ..runtime import paddle_versions
+from ..runtime import device_kinds, paddle_versions
 from ..runtime.compiled import has_numba
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
@@ -42,7 +42,9 @@ def first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> li
     model = config.MODEL.NAME if other is None else config[other.evaluated_key]
     lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
-        lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")
+        kind = device_kinds.current()
+        where = "a CPU" if kind.name == device_kinds.CPU else f"device {kind.name}"
+        lines.append(f"DETERMINISTIC sets nothing on {where}: there a run repeats with the same processes and threads")
     if not has_numba():
         lines.append(
             "without numba the plain layers, updates and transforms compute, slower on CPUs: pip install numba"
@@ -57,7 +59,7 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
         return
     tuned = None
     if config.CPU_TUNING:
-        tuned = gpu.check_product() if is_on_gpu() else tuning.check_product()
+        tuned = tuning.check_product() if paddle.get_device() == "cpu" else gpu.check_product()
         tuning.check_copies()
     facts = {
         "processes": world_size(),
@@ -65,7 +67,7 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
         "seed": config.SEED,
         "effective_batch": effective_batch_size(config, world_size()),
         "product_check": tuned,
-        "gpu": gpu.settings(),
+        device_kinds.GPU: gpu.settings(),
         "data": {split: _facts(task, samples) for split, samples in datasets.items()},
     }
     record.start(dump_yaml(config), facts, config.EVAL)
@@ -80,8 +82,8 @@ def _facts(task: Task, samples: Any) -> dict[str, Any]:
 def _devices(config: RunSettings) -> str:
     """Devices, the samples that they process at once, and the learning rates that follow."""
     size = world_size()
-    kind = "GPU" if is_on_gpu() else "CPU process"
-    devices = f"devices: {size} {kind}{'' if size == 1 else 's' if kind == 'GPU' else 'es'}"
+    kind = device_kinds.current().noun
+    devices = f"devices: {size} {kind}{'' if size == 1 else 'es' if kind.endswith('s') else 's'}"
     if config.EVAL:
         batch = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         return f"{devices}; effective batch {batch * size} = {batch} per process x {size} process(es)"

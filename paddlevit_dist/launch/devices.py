@@ -4,7 +4,6 @@ import ctypes
 import glob
 import itertools
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,9 +18,16 @@ class ProcessPlan(NamedTuple):
     """The processes that are started on this machine."""
 
     processes: int  # started by this machine's parent; 1 means the worker runs in the entry point's own process
-    uses_gpu: bool
+    device: str  # the kind that each of them drives one of, as ``paddle.set_device`` takes it
     launched: bool  # paddle.distributed.launch has already started us: run the worker in place
     notices: list[str]
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether they drive GPUs of CUDA."""
+        from ..runtime import device_kinds
+
+        return self.device == device_kinds.GPU
 
     @property
     def total_processes(self) -> int:
@@ -113,35 +119,25 @@ def is_launched() -> bool:
     return "PADDLE_TRAINER_ID" in os.environ
 
 
+def count_accelerators() -> dict[str, int]:
+    """Number of accelerators that Paddle can use, by kind; those of CUDA first, which ``count_gpus`` counts."""
+    from ..runtime import device_kinds
+
+    gpus = count_gpus()
+    return {**({device_kinds.GPU: gpus} if gpus else {}), **device_kinds.count_others()}
+
+
 def count_gpus() -> int:
-    """Number of GPUs usable by Paddle under CUDA_VISIBLE_DEVICES; 0 on a CPU build.
+    """Number of CUDA's GPUs that Paddle can use."""
+    from ..runtime import device_kinds
 
-    Makes no context on any device: CUDA's runtime counts without one, as seen on an H200, and Paddle's places are
-    numbers. ``paddle.set_device`` would make one, from CUDA 12 on.
-    """
-    import paddle
-
-    if not paddle.is_compiled_with_cuda():
-        return 0  # cuda_places() raises AssertionError on a CPU build
-    return len(paddle.static.cuda_places()) if paddle.device.cuda.device_count() else 0
+    return device_kinds.count_gpus()
 
 
-def other_accelerators(reported: Mapping[str, int] | None = None) -> str:
-    """Accelerators that Paddle reports and that are not used, since they are no GPUs of CUDA: such as "8 npu, 2 xpu",
-    empty where there are none.
-
-    Args:
-        reported: their number by kind; None: ask Paddle.
-    """
-    if reported is None:
-        import paddle
-
-        named = [name.partition(":")[0] for name in paddle.device.get_available_custom_device() or ()]
-        kinds = dict.fromkeys(paddle.device.get_all_custom_device_type() or ())
-        reported = {kind: max(1, named.count(kind)) for kind in kinds}
-        if paddle.is_compiled_with_xpu():
-            reported["xpu"] = paddle.base.core.get_xpu_device_count()
-    return ", ".join(f"{number} {kind}" for kind, number in reported.items() if number)
+def hide_gpus(requested: str) -> None:
+    """Have Paddle, which is not imported yet, see no GPU of CUDA where DEVICE is "cpu"."""
+    if requested.lower() == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def expected_gpus() -> int:
@@ -192,34 +188,36 @@ def default_workers(processes: int, cores: int) -> int:
     return max(0, min(8, cores // processes - 1))
 
 
-def plan_processes(requested: int, gpus: int | None = None) -> ProcessPlan:
-    """Plan this machine's processes from ``NGPUS``: -1 means every visible GPU, or one process on a CPU.
+def plan_processes(requested: int, gpus: int | None = None, device: str = "auto") -> ProcessPlan:
+    """Plan this machine's processes from ``NGPUS``: -1 means every visible device, or one process on a CPU.
 
     Args:
         requested: the value of NGPUS, -1 or at least 1.
-        gpus: number of usable GPUs; None counts them.
+        gpus: number of usable GPUs of CUDA; None counts them, and other accelerators.
+        device: the value of DEVICE.
     Raises:
-        UserError: more GPUs are requested than are visible.
+        UserError: Paddle sees no such device, or more are requested than are visible.
     """
-    gpus = count_gpus() if gpus is None else gpus
+    from ..runtime import device_kinds
+
+    seen = count_accelerators() if gpus is None else {device_kinds.GPU: gpus} if gpus else {}
+    kind, notice = device_kinds.choose(device, seen)
+    notices = [line for line in (notice, kind.replaced) if line]
     if is_launched():
-        count = int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
-        return ProcessPlan(count, gpus > 0, True, [])
-    if gpus:
-        if requested > gpus:
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+        return ProcessPlan(int(os.environ.get("PADDLE_LOCAL_SIZE", "1")), kind.name, True, notices)
+    number = seen.get(kind.name, 0)
+    if number:
+        if requested > number:
+            visible = os.environ.get(kind.visible, "not set")
             raise UserError(
-                f"-ngpus={requested} (NGPUS) is more than the {gpus} visible GPU(s); "
-                f"lower it or let CUDA_VISIBLE_DEVICES (now: {visible}) show more"
+                f"-ngpus={requested} (NGPUS) is more than the {number} visible {kind.noun}(s); "
+                f"lower it or let {kind.visible} (now: {visible}) show more"
             )
-        return ProcessPlan(gpus if requested == -1 else requested, True, False, [])
-    notices, others = [], other_accelerators()
-    if others:
-        notices.append(f"note: Paddle reports {others}, which is not used here: training on the CPU")
+        return ProcessPlan(number if requested == -1 else requested, kind.name, False, notices)
     if expected_gpus():
         notices.append("this Paddle cannot use the GPU of this machine: training on the CPU (see `doctor`)")
     processes = 1 if requested == -1 else requested
     cores = cpu_cores()
     if processes > cores:
         notices.append(f"{processes} processes share {cores} core(s): expect them to slow one another down")
-    return ProcessPlan(processes, False, False, notices)
+    return ProcessPlan(processes, kind.name, False, notices)

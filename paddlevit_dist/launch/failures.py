@@ -90,7 +90,7 @@ def record_failure(error: BaseException) -> None:
     else:
         kind, message = EXCEPTION, reason(error)
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    _record(kind, message, traceback=trace)
+    _record(kind, message, traceback=trace, exit_code=getattr(error, "exit_code", 2))
 
 
 def record_interruption(number: int, again: bool) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import paddle
 
+from ..runtime import device_kinds
 from ..runtime.transfers import is_on_gpu
 from . import tuning
 
@@ -72,14 +73,17 @@ def _set_flags(flags: dict[str, Any]) -> None:
 
 
 def rounds_to_tf32() -> bool:
-    """Whether products of float32 on this process's GPU may round their factors to TF32."""
+    """Whether products of float32 on this process's accelerator may round their factors to TF32. Other makers' cards
+    than NVIDIA's have such modes that only their libraries know of: they may."""
+    if device_kinds.current().name not in (device_kinds.GPU, device_kinds.CPU):
+        return True
     if os.environ.get(_OVERRIDE) == "0" or not paddle.base.core.get_cublas_switch():
         return False
     return paddle.device.cuda.get_device_capability()[0] >= _TENSOR_CORES
 
 
 def check_product(size: int = 512) -> dict[str, float]:
-    """``tuning.check_product`` on this process's GPU, in the precision that is allowed there."""
+    """``tuning.check_product`` on this process's accelerator, in the precision that is allowed there."""
     limit = tuning.TF32_LIMIT if rounds_to_tf32() else tuning.FLOAT32_LIMIT
     return tuning.check_product(size, paddle.get_device(), limit)
 

@@ -22,7 +22,7 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
-from ..runtime import printing
+from ..runtime import device_kinds, printing
 from ..runtime.errors import UserError, WorkerFailure
 from . import failures, secret
 
@@ -100,25 +100,26 @@ def number_and_size() -> tuple[int, int]:
     return int(os.environ.get("PADDLE_TRAINER_ID", "0")), int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
 
 
-def join_group(uses_gpu: bool, spawned: bool) -> None:
+def join_group(device: str, spawned: bool) -> None:
     """Select this process's device and, if it is one of several, join their group. Every rank must call this.
 
     Args:
-        uses_gpu: each process drives one GPU; otherwise the CPU with gloo.
+        device: the kind that each process drives one of (``runtime/device_kinds.py``); "cpu" has gloo.
         spawned: this machine's parent process started us. Rendezvous variables that a cluster's shell may have
         exported are then not meant for us and are dropped.
     Raises:
         UserError, WorkerFailure, ConnectionError: see ``meet``.
     """
-    paddle.set_device("gpu" if uses_gpu else "cpu")
+    paddle.set_device(device)
     rank, size = number_and_size()
     if size < 2:
         return
     if spawned:
         for name in ("MASTER_ADDR", "MASTER_PORT", "PADDLE_MASTER"):
             os.environ.pop(name, None)
-    if not uses_gpu:
-        os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
+    backend = device_kinds.kind_of(device).backend
+    if backend in ("gloo", "xccl"):  # Paddle finds the others by itself
+        os.environ["PADDLE_DISTRI_BACKEND"] = backend
     if not _has_met:
         for peer in meet(rank, size, _JOIN_SECONDS).values():
             peer.socket.close()

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from .. import plugins
 from ..registry import OWN, UNREACHABLE, list_names, register_dataset, register_model, register_task
 from ..runtime import ending, printing, signals
-from ..runtime.errors import Stopped, UserError, WorkerFailure
+from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
 from .devices import ProcessPlan
 from .watchdog import Watchdog, answer_with_stacks
@@ -75,7 +75,7 @@ def _run_workers(
     with leftovers.temporary_folder("ends") as name:
         folder = Path(name)
         signals.supervise()
-        pages = status.new_pages(plan.processes)
+        pages, others = status.new_pages(plan.processes), multiprocessing.active_children()
         try:
             # Keep a reference to the context: it owns the queues that workers open.
             context = _start(worker, arguments, plan, folder, pages)
@@ -86,7 +86,7 @@ def _run_workers(
             _end_all([process for rank, process in enumerate(context.processes) if rank not in failed_ranks])
             watchdog.kill(failed)
         finally:
-            _end_all(multiprocessing.active_children())
+            _end_all([process for process in multiprocessing.active_children() if process not in others])
         if failed:
             _raise(failures.root_cause(failed))
 
@@ -104,7 +104,7 @@ def _run_in_place(
     signals.watch()
 
     def join() -> None:
-        rendezvous.join_group(plan.uses_gpu, spawned=False)
+        rendezvous.join_group(plan.device, spawned=False)
 
     if plan.total_processes > 1:
         ending.note_group()
@@ -119,8 +119,13 @@ def _run_in_place(
 def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Any) -> Any:
     import paddle.distributed as dist
 
+    from ..runtime import device_kinds
+
     payload = Payload.pack(worker, arguments)
+    kind = device_kinds.kind_of(plan.device)
     _prepare_rendezvous()
+    if kind.backend == "xccl":  # as Paddle's launcher sets it
+        os.environ["PADDLE_XCCL_BACKEND"] = kind.name
     tuning.hide_threads()
     # Paddle logs INFO lines to the root logger while choosing ports.
     root_logger = logging.getLogger()
@@ -133,10 +138,10 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
             with plugins.folders_hidden(), _package_before_paddle():
                 context = dist.spawn(
                     _worker_entry,
-                    args=(payload, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages),
+                    args=(payload, str(folder), os.getpid(), plan.device, secret.for_workers(), pages),
                     nprocs=plan.processes,
                     join=False,
-                    backend="nccl" if plan.uses_gpu else "gloo",
+                    backend=kind.backend,
                 )
     finally:
         root_logger.setLevel(previous_level)
@@ -147,12 +152,12 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
 def _package_before_paddle() -> Iterator[None]:
     """Let processes that are spawned in the block import this package before Paddle, as 2.6 needs (see its ``zlib``).
 
-    They run the parent's main module first, but not that of a package, which ``python -m`` has started: they would
-    begin with the function that Paddle hands them. So they are told of another module.
+    They run the parent's main module first, but not that of a package, which ``python -m`` has started, nor cells of a
+    notebook: they would begin with the function that Paddle hands them. So they are told of another module.
     """
     main = sys.modules["__main__"]
     before = getattr(main, "__spec__", None)
-    if before is None or not before.name.endswith(".__main__"):
+    if _program() and (before is None or not before.name.endswith(".__main__")):
         yield
         return
     main.__spec__ = signals.__spec__
@@ -171,7 +176,7 @@ def _prepare_rendezvous() -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"].replace(" ", "")
 
 
-def _worker_entry(payload: "Payload", folder: str, parent: int, uses_gpu: bool, of_run: bytes, pages: Any) -> None:
+def _worker_entry(payload: "Payload", folder: str, parent: int, device: str, of_run: bytes, pages: Any) -> None:
     """Run in a spawned process: join the group, work, record how it ended."""
     printing.never_fail()
     faulthandler.enable()
@@ -198,7 +203,7 @@ def _worker_entry(payload: "Payload", folder: str, parent: int, uses_gpu: bool, 
         worker, arguments = payload.unpack()
         status.note("joining the group")
         with status.waiting_for_ranks():
-            rendezvous.join_group(uses_gpu, spawned=True)
+            rendezvous.join_group(device, spawned=True)
         status.note("at work")
         worker(*arguments)
         status.note(status.AT_END)
@@ -298,7 +303,8 @@ def _end_all(processes: list[Any]) -> None:
 
 def _raise(cause: dict[str, Any]) -> None:
     if cause["kind"] == failures.USER_ERROR:
-        raise UserError(cause["message"])
+        kind = DeviceFailure if cause.get("exit_code") == DeviceFailure.exit_code else UserError
+        raise kind(cause["message"])
     if cause["kind"] == failures.STOPPED:
         raise Stopped(signals.asked() or cause["reason"], cause["saved"])
     if cause["kind"] == failures.INTERRUPTED:
@@ -324,6 +330,7 @@ class Payload(NamedTuple):
     carried: plugins.Carried
     registered: list[_Registered]
     work: bytes
+    program: str
 
     @classmethod
     def pack(cls, worker: Callable[..., None], arguments: tuple[Any, ...]) -> "Payload":
@@ -344,7 +351,7 @@ class Payload(NamedTuple):
                 f"{error}: worker processes import the classes of task and datasets: define them at the top level of a "
                 "module"
             ) from error
-        return cls(plugins.collect_carried(), registered, work)
+        return cls(plugins.collect_carried(), registered, work, _program())
 
     def unpack(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
         """Called by a worker: function and arguments.
@@ -354,13 +361,13 @@ class Payload(NamedTuple):
         """
         plugins.load_carried(self.carried)
         for entry in self.registered:
-            _register(entry)
+            _register(entry, self.program)
         try:
             return pickle.loads(self.work)
         except AttributeError as error:
-            if _main() not in str(error) and "__mp_main__" not in str(error):
+            if not any(main in str(error) for main in (self.program or "__main__", "__mp_main__")):
                 raise
-            raise UserError(_explanation(str(error).split(" on <")[0])) from error
+            raise UserError(_explanation(str(error).split(" on <")[0], self.program)) from error
 
 
 def _pickle(own: Any) -> bytes | None:
@@ -370,7 +377,7 @@ def _pickle(own: Any) -> bytes | None:
         return None
 
 
-def _register(entry: _Registered) -> None:
+def _register(entry: _Registered, program: str) -> None:
     """Unless a module has done so already, when it was imported here."""
     if entry.name in list_names(entry.kind):
         return
@@ -380,20 +387,26 @@ def _register(entry: _Registered) -> None:
         own = None
     if own is None:
         what = f"{entry.kind} '{entry.name}' ({entry.place})"
-        UNREACHABLE[entry.kind, entry.name] = _explanation(f"{what} is registered in the main process only")
+        UNREACHABLE[entry.kind, entry.name] = _explanation(f"{what} is registered in the main process only", program)
     elif entry.kind == "task":
         register_task(entry.name, own.target, own.tables, own.keys or None)
     else:
         {"model": register_model, "dataset": register_dataset}[entry.kind](entry.name, own.target, own.keys or None)
 
 
-def _explanation(what: str) -> str:
+def _explanation(what: str, program: str) -> str:
+    if not program:
+        return (
+            f"{what}: worker processes do not run the cells of a notebook, nor what is typed: put it into a file, "
+            "my_things.py, and name it with IMPORTS=['my_things.py'] (-import=my_things.py)"
+        )
     return (
-        f"{what}: worker processes do not run what {_main()} has inside `{_GUARD}`: define and register it at the top "
+        f"{what}: worker processes do not run what {program} has inside `{_GUARD}`: define and register it at the top "
         "level of that file, or in a module that -import=MODULE names"
     )
 
 
-def _main() -> str:
-    """The program's file, which a worker has imported as ``__mp_main__``."""
-    return os.path.basename(getattr(sys.modules.get("__main__"), "__file__", None) or "the program")
+def _program() -> str:
+    """The file of this process's main module, which its workers import as ``__mp_main__``; empty where it has none, as
+    in a notebook."""
+    return os.path.basename(getattr(sys.modules.get("__main__"), "__file__", None) or "")

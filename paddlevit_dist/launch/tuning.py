@@ -114,9 +114,10 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict
     return {name: value for name, value in wanted.items() if name not in current}
 
 
-def restart_with_environment(requested_processes: int, tuned: bool) -> None:
+def restart_with_environment(requested_processes: int, tuned: bool, device: str = "auto") -> None:
     """Give this process, once, the environment above, and import Paddle. Where something that has read these variables
     is imported already, the process is replaced with the same command."""
+    devices.hide_gpus(device)
     if _MARK not in os.environ:
         added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
         os.environ.update(added)
@@ -124,6 +125,42 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
         if not take_effect(added):
             restart()
     import_paddle()
+
+
+@contextlib.contextmanager
+def environment_of_call(requested_processes: int, tuned: bool) -> Iterator[list[str]]:
+    """For a program that calls a run: Paddle is imported, and the environment above is there while the block runs.
+
+    Yields:
+        A line where Paddle was imported without it, so that its threads or kernels may be others by now.
+    """
+    global _is_set_for_calls
+    before = dict(os.environ)
+    added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
+    is_late = "paddle" in sys.modules
+    _is_set_for_calls = _is_set_for_calls or not is_late
+    late = [] if _is_set_for_calls else sorted({_THREADS, "MKL_DEBUG_CPU_TYPE"} & added.keys())
+    os.environ.update(added, **{_MARK: before.get(_MARK, ",".join(sorted(added)))})
+    try:
+        import_paddle()
+        import paddle
+
+        views = paddle.get_flags([_COPIES])
+        if is_late and _COPIES in added:
+            paddle.set_flags({_COPIES: False})
+        told = (
+            "note: Paddle was imported before this call: if it has computed, it keeps its threads and kernels, and last"
+        )
+        try:
+            yield [f"{told} digits may differ from the command's: import it afterwards"] if late else []
+        finally:
+            paddle.set_flags(views)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+_is_set_for_calls = False
 
 
 def import_paddle() -> None:
@@ -229,10 +266,12 @@ def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_L
     import numpy as np
     import paddle
 
+    from ..runtime import device_kinds
+
     is_on_cpu = device == "cpu"
     generator = np.random.default_rng(0)
     left, right = (generator.standard_normal((size, size)).astype(np.float32) for _ in range(2))
-    place = paddle.CPUPlace() if is_on_cpu else paddle.CUDAPlace(int(device.partition(":")[2] or 0))
+    place = device_kinds.place_of(device)
     a, b = paddle.to_tensor(left, place=place), paddle.to_tensor(right, place=place)
     seconds, products = [], []
     for _ in range(6):  # the first loads the kernels
@@ -249,7 +288,7 @@ def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_L
     error = float(np.abs(product - exact).max() / np.abs(exact).max())
     if not error < limit:
         mend = "run with CPU_TUNING False and report this processor"
-        mend = mend if is_on_cpu else "report this GPU, its driver and its libraries of CUDA"
+        mend = mend if is_on_cpu else "report this device, its driver and its libraries"
         raise RuntimeError(
             f"a {size}x{size} float32 product is off by {error:.1e} on {device} (at most {limit:.1e}) with "
             f"{settings()}; {mend}"

@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 
 from ..distributed import rank, reduce_dict, world_size
+from ..runtime import device_kinds
 
 _MIB = 1 << 20
 _LOOK_SECONDS = 1.0  # between looks at many processes, which take some milliseconds
@@ -113,13 +114,13 @@ class Meters:
 
 
 def memory_mib() -> float | None:
-    """On a GPU the most that Paddle has had allocated on this process's device at a time; else the resident memory of
-    this machine's processes of the run, their loader processes included. None where the system does not tell.
+    """On an accelerator the most that Paddle has had allocated on this process's device at a time; else the resident
+    memory of this machine's processes of the run, their loader processes included. None where the system does not tell.
 
     Asks the host only, and waits for no device.
     """
-    if paddle.get_device().startswith("gpu"):
-        return round(paddle.device.cuda.max_memory_allocated() / _MIB, 1)
+    if (allocated := device_kinds.most_allocated_mib()) is not None:
+        return round(allocated, 1)
     global _looked_at, _seen
     if time.monotonic() - _looked_at > _LOOK_SECONDS:
         spawned = multiprocessing.parent_process() is not None  # then other ranks are children of the same process

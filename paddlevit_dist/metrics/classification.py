@@ -27,6 +27,8 @@ class ClassificationMetrics(Metrics):
         class_names: of all classes or of the first; None: they are called by their numbers.
     """
 
+    lists = ("_rows",)
+
     def __init__(self, num_classes: int, class_names: Sequence[str] | None = None) -> None:
         super().__init__()
         self.num_classes = num_classes

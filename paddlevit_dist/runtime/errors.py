@@ -16,6 +16,12 @@ class UserError(Exception):
     exit_code = 2
 
 
+class DeviceFailure(UserError):
+    """An accelerator fails: the entry point prints one line, as no line of this package is to blame."""
+
+    exit_code = 1
+
+
 class OwnCodeError(UserError):
     """A module of the user's raises an exception when it is imported: a line, and then the traceback.
 

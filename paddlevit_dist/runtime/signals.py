@@ -18,6 +18,7 @@ _SAVING = signal.SIGUSR1
 _ALL = [*_STOPPING, _SAVING]
 _IMPORT_POLL_SECONDS = 0.02
 _STUCK_SECONDS = 10.0  # for a start that is inside a library, where no handler runs
+_ENOUGH = b"\0"  # no signal: ends the thread that watches
 _STARTED = "PADDLEVIT_DIST_STARTED"  # process and time; outlives the replacement of a process
 
 
@@ -54,6 +55,7 @@ class _State:
         self.parent: int | None = None  # of a worker, which passes requests on to it
         self.passes_saves = False
         self.is_watched = False  # a thread takes note of signals
+        self.woken = -1  # what signals were written to before
         self.leave: Callable[[int, bool], None] = _leave
 
 
@@ -220,7 +222,10 @@ def installed() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.set_wakeup_fd(-1)
+        own = signal.set_wakeup_fd(_state.woken)
+        if _state.is_watched:
+            os.write(own, _ENOUGH)
+            os.close(own)
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         _state.__init__()  # type: ignore[misc]
@@ -246,20 +251,21 @@ def watch() -> None:
         return
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    _state.woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     _state.is_watched = True
     threading.Thread(target=_watch, args=(reading,), name="signals", daemon=True).start()
 
 
 def _watch(reading: int) -> None:
-    while True:
-        for number in os.read(reading, 256):
+    while _ENOUGH not in (noted := os.read(reading, 256)):
+        for number in noted:
             is_first = _state.number is None
             _note(number)
             if is_first and _state.number is not None and not _state.only_notes:
                 timer = threading.Timer(_STUCK_SECONDS, _leave_if_stuck, (number,))
                 timer.daemon = True
                 timer.start()
+    os.close(reading)
 
 
 def _leave_if_stuck(number: int) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import paddle
 
+from . import device_kinds
+
 
 def to_device(array: np.ndarray) -> paddle.Tensor:
     """An array as a tensor on this process's device. On a GPU the host goes on at once.
@@ -76,8 +78,8 @@ def _keep(device: str, make: Callable[..., np.ndarray], *arguments: Any) -> padd
 
 
 def is_on_gpu() -> bool:
-    """Whether this process computes on a GPU."""
-    return paddle.get_device().startswith("gpu")
+    """Whether this process computes on a GPU of CUDA, or on a device that queues as those do."""
+    return device_kinds.current().queues
 
 
 # What needs a GPU, and nothing else does: a test on a CPU replaces these four and ``is_on_gpu``.

@@ -230,6 +230,7 @@ class RunSettings(Section):
         "GPU in float32, of classifiers that a test has found to learn the same that way",
     )
     NGPUS: int = key(-1, "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,)))
+    DEVICE: str = key("auto", "gpu, cpu, xpu, npu or another kind that Paddle has; auto: an accelerator if it sees one")
     WATCHDOG_SECONDS: float = key(
         300.0,
         "several processes: one that makes no progress for this long, other than waiting for the others or for data, "

@@ -66,6 +66,14 @@ class Dataset:
         """
         raise NotImplementedError
 
+    def __getitem__(self, index: int) -> Any:
+        """``read``, for programs that index: negative ones count from the end, and iteration ends.
+
+        Raises:
+            IndexError: there are not so many.
+        """
+        return self.read(_position(index, len(self)))
+
     def describe(self, index: int) -> str:
         """Where sample ``index`` comes from, for messages: its file, or its number in a named file."""
         raise NotImplementedError
@@ -115,6 +123,8 @@ class Samples:
     class_names: Sequence[str] | None = None
     #: what they are the samples of, in its order; a program's own need not say
     dataset: Any
+    #: of what ``self[index]`` draws
+    seed = 0
 
     def identities(self) -> np.ndarray | None:
         """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as
@@ -159,6 +169,17 @@ class Samples:
     def __len__(self) -> int:
         return len(self.dataset)
 
+    def __getitem__(self, key: int) -> Any:
+        """``sample``, for programs that index. What our samplers give is read as a training with ``seed`` reads it, a
+        number as in epoch 0.
+
+        Raises:
+            IndexError: there are not so many.
+        """
+        index = _position(key, len(self))
+        drawn = getattr(key, "epoch", 0), index, getattr(key, "repeat", 0)
+        return self.sample(index, reading_generator(self.seed, *drawn))
+
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """Sample ``index`` as ``Task.collate`` takes it; all randomness comes from ``generator``.
 
@@ -176,6 +197,23 @@ class Samples:
         """An epoch's indices, int (samples,), some perhaps several times; None: a plain permutation. Called by the
         sampler of every rank with identical generators."""
         return None
+
+
+def reading_generator(seed: int, epoch: int, index: int, repeat: int) -> np.random.Generator:
+    """The generator of everything random about one reading of one sample.
+
+    Philox is a counter-based generator (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"): streams of
+    different keys are independent, so seed, epoch, index and repeat are the key, and no hash of them is needed.
+    """
+    words = [seed << 32 | epoch, index << 16 | repeat]
+    return np.random.Generator(np.random.Philox(key=np.array(words, dtype=np.uint64)))
+
+
+def _position(index: int, number: int) -> int:
+    place = int(index)
+    if not -number <= place < number:
+        raise IndexError(f"index {place} of {number} samples")
+    return place % number
 
 
 def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A task's scores as the engine sees them: sums that ranks add up, and what intervals and tables need of samples."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ class SampleTable(NamedTuple):
     arrays: Mapping[str, np.ndarray]
 
 
+OfMetrics = TypeVar("OfMetrics", bound="Metrics")
+
+
 class Metrics:
     """Additive evaluation state: sums and counts that are divided once, after those of all ranks have been added.
 
@@ -31,9 +34,17 @@ class Metrics:
 
     #: by name of a value, when ``summary`` is called; empty where there are none
     intervals: Mapping[str, Interval] = {}
+    #: names of the lists that grow with each sample or batch
+    lists: ClassVar[Sequence[str]] = ()
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
+
+    def merge(self: OfMetrics, other: OfMetrics) -> None:
+        """Add what others of the same settings have counted, whose samples follow after these."""
+        self.state = {name: value + other.state[name] for name, value in self.state.items()}
+        for name in self.lists:
+            getattr(self, name).extend(getattr(other, name))
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Final values from a state that has been summed over all ranks."""

@@ -11,14 +11,17 @@ from pathlib import Path
 import huggingface_hub.constants
 import numpy as np
 import pytest
+from PIL import Image
 from support.servers import Server, send
 
+import paddlevit_dist
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, address_of, file_beside, find_published
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.export.command import load_trained
 from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.images.transforms.crops import EvaluationTransform
 from paddlevit_dist.inference.trained import open_source
 from paddlevit_dist.registry import MODELS
 from paddlevit_dist.runtime.errors import UserError
@@ -85,6 +88,23 @@ def test_a_name_is_fetched_once_from_the_endpoint_and_kept_where_timm_looks(sour
     assert hub.requests == [PATH]
     snapshots = tmp_path / "of_hugging_face" / "hub" / f"models--timm--{NAME}" / "snapshots"
     assert [path.name for path in snapshots.glob("*/*")] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", NAME, f"hf:timm/{NAME}"])
+def test_a_model_is_made_with_its_published_weights_and_knows_their_input(name, hub, tmp_path):
+    fresh = {
+        name: value.numpy() for name, value in paddlevit_dist.create_model("vit_tiny_patch16_224").state_dict().items()
+    }
+    write_safetensors(tmp_path / "fresh.safetensors", fresh)
+    hub.content = (tmp_path / "fresh.safetensors").read_bytes()
+    model = paddlevit_dist.create_model(name, pretrained=True)
+    for key, value in model.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), fresh[key])
+    transform = paddlevit_dist.create_transform(model)
+    image = np.random.default_rng(0).integers(0, 256, (260, 300, 3), dtype=np.uint8)
+    expected = EvaluationTransform(224, 0.9)(Image.fromarray(image), np.random.default_rng(0)) / 127.5 - 1
+    np.testing.assert_allclose(transform(image).numpy(), expected, atol=1e-6)
+    assert set(hub.requests) == {PATH}
 
 
 def test_processes_that_start_together_read_the_same(hub):

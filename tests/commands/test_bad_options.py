@@ -125,4 +125,4 @@ def test_more_processes_than_a_machine_can_have_are_refused_with_what_it_has(gpu
 
 def test_every_visible_gpu_or_fewer_are_used_as_asked(monkeypatch):
     monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
-    assert [plan_processes(asked, gpus=2)[:2] for asked in (-1, 1, 2)] == [(2, True), (1, True), (2, True)]
+    assert [plan_processes(asked, gpus=2)[:2] for asked in (-1, 1, 2)] == [(2, "gpu"), (1, "gpu"), (2, "gpu")]

@@ -13,9 +13,9 @@ from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.debug import doctor_checks
 from paddlevit_dist.debug.doctor_checks import Check, Checkup, carry_out, memory_of_machine, try_check
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.launch import devices, plan_processes
+from paddlevit_dist.launch import devices
 
-MACHINE = devices.ProcessPlan(1, False, False, [])
+MACHINE = devices.ProcessPlan(1, "cpu", False, [])
 
 
 def ends_with_a_signal(*arguments):
@@ -136,15 +136,3 @@ def test_a_whole_checkup_finds_a_rate_that_teaches_nothing(tmp_path):
     assert "ln(classes) is 2.303; after 20 updates" in lines["a"] and "it does not learn" in lines["a"]
     assert abs(float(lines["a"].partition(": loss ")[2].split()[0]) - 2.3) < 0.3
     assert list(tmp_path.iterdir()) == []
-
-
-def test_accelerators_that_are_not_used_are_named(tmp_path, monkeypatch):
-    assert devices.other_accelerators() == ""  # what Paddle says here, by its own functions
-    assert devices.other_accelerators({"npu": 8, "xpu": 0, "gcu": 1}) == "8 npu, 1 gcu"
-    monkeypatch.setattr(devices, "other_accelerators", lambda: "8 npu")
-    assert plan_processes(1, gpus=0).notices == [
-        "note: Paddle reports 8 npu, which is not used here: training on the CPU"
-    ]
-    assert plan_processes(1, gpus=1).notices == []
-    found = doctor_checks.gpus(None)
-    assert found.status == "warning" and "Paddle reports 8 npu, which is not used: training on the CPU" in found.text

@@ -33,7 +33,7 @@ def join(folder: Path, own_program: bool, evil: bool) -> None:
 
     paddle.disable_signal_handler()
     if evil and "--polite" in sys.argv:
-        rendezvous.join_group(uses_gpu=False, spawned=False)
+        rendezvous.join_group("cpu", spawned=False)
         paddlevit_dist.barrier()
         paddlevit_dist.all_gather(Evil(folder))
     elif evil:
@@ -50,7 +50,7 @@ def join(folder: Path, own_program: bool, evil: bool) -> None:
         paddle.set_device("cpu")
         dist.init_parallel_env()
     else:
-        rendezvous.join_group(uses_gpu=False, spawned=False)
+        rendezvous.join_group("cpu", spawned=False)
     paddlevit_dist.barrier()
     if "--wait" in sys.argv and paddlevit_dist.rank() == 0:
         (folder / "joined").touch()

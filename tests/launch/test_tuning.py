@@ -161,7 +161,7 @@ def test_more_gpus_than_visible_is_the_users_to_mend():
     with pytest.raises(UserError, match="-ngpus=5 .* 4 visible"):
         devices.plan_processes(5, gpus=4)
     assert devices.plan_processes(-1, gpus=4).processes == 4
-    assert devices.plan_processes(2, gpus=4) == (2, True, False, [])
+    assert devices.plan_processes(2, gpus=4) == (2, "gpu", False, [])
 
 
 def test_a_single_process_asks_other_systems_for_nothing_that_only_linux_has(monkeypatch):

@@ -7,6 +7,7 @@ builds the model without allocating memory.
 from .reading import PAGES
 
 GPU = "needs GPUs, ImageNet and published weights"
+CARD = "needs an accelerator; tests/device/test_made_up_device.py does the same on a made-up one"
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/launch/test_several_machines.py runs it on one"
 INSTALLED = "tests/test_wheel.py runs the installed command"
@@ -95,6 +96,9 @@ NOT_RUN = {
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
 IN_TEXT = {
+    "paddlevit-dist doctor -device=npu -cfg=vit_digits": CARD,
+    "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=1 -output=one": CARD,
+    "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=2 -batch_size=16 -output=two": CARD,
     "paddlevit-dist doctor -cfg=./configs/vit_digits.yaml -ngpus=2 "
     "-output=./output/four": "tests/commands/test_doctor.py",
     "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "
@@ -129,7 +133,8 @@ EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"
 
 _SESSIONS = tuple(
     f"docs/{name}.md"
-    for name in "own_pictures own_loop own_code machines detection segmentation leaks compare evaluate_anything".split()
+    for name in "own_pictures library own_loop own_code machines detection segmentation leaks compare "
+    "evaluate_anything".split()
 )
 
 # Pages whose commands another test runs, or that are about programs of hours.

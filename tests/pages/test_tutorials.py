@@ -65,6 +65,20 @@ def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_pa
 
 
 @pytest.mark.long
+def test_the_programs_of_the_library_run_in_their_order(tmp_path):
+    page = "docs/library.md"
+    printed = Session(tmp_path, page).run(page)
+    assert len(printed) == 5
+    trained, model, scores, batch, types = (out.splitlines()[-1] for out in printed)
+    label, score = trained.split()
+    assert label in "0123456789" and 0 < float(score) < 1
+    assert model == "['vit_tiny_patch16_224', 'vit_tiny_patch16_384']"
+    value, low, high = map(float, scores.split())
+    assert low < value < high
+    assert batch == "[64, 1, 16, 16] [64] 1437 1" and types.startswith("0.002 swin_base_")
+
+
+@pytest.mark.long
 def test_from_a_folder_of_images_to_a_table_of_new_ones(tmp_path):
     page = "docs/own_pictures.md"
     printed = Session(tmp_path, page).run(page)

@@ -32,6 +32,7 @@ EXAMPLES = {  # a word for each kind of argument
     "FILE": "update.csv",
     "MODULE": "colorsys",
     "NAMES": "tensorboard",
+    "KIND": "cpu",
 }
 
 
@@ -83,7 +84,7 @@ def test_paddlevits_flags_are_all_there():
     )
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
-        "allow_changes version selftest import split group log_to without_leaks per_sample seeds"
+        "allow_changes version selftest import split group log_to without_leaks per_sample seeds device"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 

@@ -30,7 +30,9 @@ TIMM = {
     "mixer_{s32,s16,b32,b16,l32,l16}_224": (HALF, 0.875),
     "convnext_{tiny,small}": (IMAGENET, 0.95),
     "convnext_{base,large,xlarge}": (IMAGENET, 0.875),
-    "resnet{18,34,50,101}": (IMAGENET, 0.95),
+    "resnet{18,34,50,101} resnet101d": (IMAGENET, 0.95),  # its weights learnt from 256 pixels, which is not its default
+    "resnet{18d,34d,50d}": (IMAGENET, 0.875),
+    "hgnetv2_{b0,b1,b2,b3,b4,b5}": (IMAGENET, 0.965),
     "mit_{b0,b1,b2,b3,b4,b5}": (IMAGENET, 0.875),  # not timm's: NVlabs' SegFormer, of PVT's training code
 }
 
@@ -44,7 +46,7 @@ def expanded():
                 yield before + middle + after, facts
 
 
-CLASSIFIERS = ("VIT", "DEIT", "DISTILLED_DEIT", "SWIN", "CAIT", "PVT_V2", "MIT", "MLP_MIXER", "CONVNEXT", "RESNET")
+CLASSIFIERS = "VIT DEIT DISTILLED_DEIT SWIN CAIT PVT_V2 MIT MLP_MIXER CONVNEXT RESNET HGNETV2".split()
 
 
 def found_in(configuration):

@@ -107,7 +107,7 @@ class Classification(Classifier):
             check_labels(np.asarray(dataset.labels), dataset.num_classes, f"dataset {data.DATASET}", dataset.describe)
         notes += self._inspection.look(dataset, split, dataset.num_classes)
         is_training = self.trains_on(split)
-        transform = self._training_transform(dataset.kind) if is_training else evaluation_transform(data, dataset.kind)
+        transform = self.training_transform(dataset.kind) if is_training else evaluation_transform(data, dataset.kind)
         samples = ImageSamples(dataset, transform, self.erasing if is_training else None)
         samples.notices = [*map(one_line, notes)]
         if not is_training:
@@ -117,7 +117,8 @@ class Classification(Classifier):
             self._apply_training_policies(samples)
         return samples
 
-    def _training_transform(self, kind: str) -> TrainingTransform | GlyphTransform:
+    def training_transform(self, kind: str) -> TrainingTransform | GlyphTransform:
+        """Return what a training makes of images; ``kind``: "photo" or "glyph"."""
         data = self.config.DATA
         augment = build_augmentation(self.config.TRAIN, data.IMAGENET_MEAN)
         if kind == "glyph":

@@ -33,6 +33,8 @@ class DetectionMetrics(Metrics):
         joined_tables: the matches of all ranks, once computed, by what is before the names of their numbers.
     """
 
+    lists = ("_image_ids",)
+
     def __init__(
         self,
         class_names: Sequence[str],
@@ -75,6 +77,12 @@ class DetectionMetrics(Metrics):
         self.state["not finite"] += given - len(detections.scores)
         return table
 
+    def merge(self, other: "DetectionMetrics") -> None:  # type: ignore[override] # one of this class
+        super().merge(other)
+        self._boxes.add(other._boxes.joined())
+        if self._masks is not None and other._masks is not None:
+            self._masks.add(other._masks.joined())
+
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """COCO's twelve numbers as fractions, AP of each class that occurs, and counts; those of masks begin with
         "mask". A number of which nothing in the split can be found is left out, except AP and AP50, which are 0 then;
@@ -92,6 +100,7 @@ class DetectionMetrics(Metrics):
         if self.images is not None and len(table.image_ids) != self.images:
             raise RuntimeError(f"{len(table.image_ids):,} images were evaluated of {self.images:,}")
         self.joined_tables[prefix] = table
+        self._curves.pop(prefix, None)  # of fewer images
         return accumulate(table)
 
     def _values(self, accumulated: Accumulated, prefix: str) -> dict[str, float]:

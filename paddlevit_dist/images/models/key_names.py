@@ -343,4 +343,19 @@ RESNET: dict[str, KeyMap] = {
     "Hugging Face": _resnet_from_huggingface,
 }
 
-HGNETV2: dict[str, KeyMap] = {"PyTorch's": from_torch_names}
+# HGNetV2: timm's and the D-FINE authors' names are ours, apart from the batch norms' statistics
+
+_OF_HGNETV2 = r"^(?:model\.backbone\.model\.)?"  # also as the backbone of a D-FINE
+_HGNETV2_HUGGINGFACE = (
+    (_OF_HGNETV2 + r"embedder\.", "stem."),
+    (_OF_HGNETV2 + r"encoder\.stages\.", "stages."),
+)
+_HGNETV2_LAYERS = ((r"\.convolution\.", ".conv."), (r"\.normalization\.", ".bn."))
+
+
+def _hgnetv2_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of ``HGNetV2Backbone`` of transformers; its classifier has a layer less."""
+    return rename(rename(from_torch_names(state), _HGNETV2_HUGGINGFACE), _HGNETV2_LAYERS)
+
+
+HGNETV2: dict[str, KeyMap] = {"PyTorch's": from_torch_names, "Hugging Face": _hgnetv2_from_huggingface}

@@ -258,6 +258,7 @@ _INPUTS: tuple[tuple[Variants, ExpectedInput], ...] = (
     (HGNETV2, ExpectedInput(crop_pct=0.965)),
 )
 _OTHER_CROPS = {"convnext_tiny": 0.95, "convnext_small": 0.95}
+_OTHER_CROPS |= dict.fromkeys(("resnet18d", "resnet34d", "resnet50d"), 0.875)
 
 
 def expected_input(model: str) -> ExpectedInput | None:

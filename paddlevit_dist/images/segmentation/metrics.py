@@ -31,6 +31,7 @@ class SegmentationMetrics(ConfusionMetrics):
 
     elements = "pixels"
     beside_statistics = _BOUNDARIES
+    lists = ("_images",)
 
     def __init__(self, class_names: Sequence[str]) -> None:
         super().__init__(class_names)

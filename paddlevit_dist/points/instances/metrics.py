@@ -254,6 +254,11 @@ class InstanceMetrics(Metrics):
         self.semantic.update(predictions, labels, loss, offsets)
         self.state = self.semantic.state
 
+    def merge(self, other: "InstanceMetrics") -> None:  # type: ignore[override] # one of this class
+        self.semantic.merge(other.semantic)
+        self.state = self.semantic.state
+        self.tables += other.tables[1:]
+
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """AP, AP50 and AP25 as fractions, mean and per class that occurs, plus the semantic metrics. Every rank must
         call this."""

@@ -17,6 +17,8 @@ class SemanticMetrics(ConfusionMetrics):
     """Counts of (label, prediction) pairs over points, and the summed cross-entropy; points labelled ``IGNORED`` are
     excluded."""
 
+    lists = ("_scenes",)
+
     def __init__(self, class_names: Sequence[str]) -> None:
         super().__init__(class_names)
         number = len(class_names)

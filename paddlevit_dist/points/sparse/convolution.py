@@ -27,7 +27,7 @@ from .device_plan import Direction, KernelMap, Pairs
 
 def _threads() -> int:
     """Threads that share the blocks of a convolution: on a CPU, those assigned to this process by the run."""
-    if paddle.get_device().startswith("gpu"):
+    if paddle.get_device() != "cpu":
         return 1
     return max(1, paddle.get_flags(["FLAGS_paddle_num_threads"])["FLAGS_paddle_num_threads"])
 

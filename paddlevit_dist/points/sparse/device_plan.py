@@ -32,7 +32,7 @@ _required: list[bool] = []  # one entry for each open ``batch_products``
 def preferred_block_rows() -> int | None:
     """Maximum receiving rows per block on this process's device; None: groups instead of blocks, for batched
     products."""
-    is_batched = _required[-1] if _required else paddle.get_device().startswith("gpu")
+    is_batched = _required[-1] if _required else paddle.get_device() != "cpu"
     return None if is_batched else _CPU_BLOCK_ROWS
 
 

@@ -18,6 +18,8 @@ class LandmarkMetrics(Metrics):
     """Mean radial error, its standard deviation over landmarks and volumes (dividing by their number), and the success
     detection rates: shares of landmarks found within 2, 2.5, 3 and 4 mm. Missing landmarks do not count."""
 
+    lists = ("_volumes", "_places", "_worlds")
+
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()
         self.names = list(names)

@@ -37,6 +37,8 @@ class VolumeMetrics(Metrics):
         has_distances: whether surface distances are computed.
     """
 
+    lists = ("_volumes",)
+
     def __init__(self, class_names: Sequence[str], has_distances: bool = True) -> None:
         super().__init__()
         self.num_classes, self.names, self.has_distances = len(class_names), list(class_names[1:]), has_distances

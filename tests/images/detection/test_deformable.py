@@ -5,6 +5,7 @@ import math
 import numpy as np
 import paddle
 import pytest
+from support.waits import counted_waits
 
 from paddlevit_dist.cpu_kernels.accelerate import accelerate, is_possible
 from paddlevit_dist.images.detection.rtdetr.deformable import PointSampling
@@ -136,3 +137,42 @@ def test_values_of_16_bits_are_sampled_in_32(dtype):
     bits = 2.0**-10 if dtype == "float16" else 2.0**-7
     right = expected(rounded, *arrays[1:], False)
     np.testing.assert_allclose(found.astype("float32").numpy(), right, rtol=bits, atol=1e-5)
+
+
+@pytest.mark.skipif(not is_possible(), reason="Paddle has no MKL here")
+def test_what_is_not_a_number_is_not_hidden():
+    values, places, weights = (arrays_to(array, "float32") for array in drawn()[:3])
+    weights[1, 2, 0, 0], places[1, 2, 0, 0] = math.nan, 0.5
+    places[0, 3, 1, 4, 1] = math.nan
+    found = layer_of(True, False)(values, SIZES, places, weights).numpy()
+    assert np.isnan(found[1, 2, :DIM]).all() and np.isnan(found[0, 3, DIM : 2 * DIM]).all()
+    assert np.isnan(found).sum() == 2 * DIM
+
+
+class OfThree(paddle.nn.Layer):
+    def __init__(self, is_discrete):
+        super().__init__()
+        self.sampling = layer_of(False, is_discrete)
+
+    def forward(self, values, places, weights):
+        return self.sampling(values, SIZES, places, weights)
+
+
+@pytest.mark.parametrize("is_discrete", [False, True])
+def test_a_saved_program_takes_any_batch(is_discrete, tmp_path):
+    *arrays, _ = drawn()
+    specs = [paddle.static.InputSpec([None, *array.shape[1:]], "float32") for array in arrays]
+    paddle.jit.save(OfThree(is_discrete), str(tmp_path / "sampling"), input_spec=specs)
+    saved, right = paddle.jit.load(str(tmp_path / "sampling")), expected(*arrays, is_discrete)
+    for batch in range(1, BATCH + 1):
+        found = saved(*(arrays_to(array[:batch], "float32") for array in arrays)).numpy()
+        np.testing.assert_allclose(found, right[:batch], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("is_discrete", [False, True])
+def test_a_gpu_is_not_waited_for(is_discrete):
+    *arrays, _ = drawn()
+    inputs, layer = tensors(arrays, "float32"), layer_of(False, is_discrete)
+    with counted_waits() as waits:
+        layer(inputs[0], SIZES, *inputs[1:]).sum().backward()
+    assert len(waits) == 0, waits

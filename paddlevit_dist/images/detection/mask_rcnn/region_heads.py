@@ -12,7 +12,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime.transfers import constant, read, to_device_together
+from ....runtime.transfers import constant, read, to_device, to_device_together
 from ...models.layers import Conv2D, Conv2DTranspose
 from ..boxes import areas
 from ..detector import dense, normal, single_or_double, zeros
@@ -89,6 +89,9 @@ def roi_align(
         boxes: (n, 4), ascending by image; they get to know their numbers.
         scale, samples: ``spatial_scale`` and ``sampling_ratio`` of ``paddle.vision.ops.roi_align``.
     """
+    if not (boxes.place.is_cpu_place() or boxes.place.is_gpu_place()):  # what Paddle computes elsewhere loses it
+        counts = to_device(numbers.astype(np.int32))
+        return paddle._C_ops.roi_align(x, boxes, counts, size, size, scale, samples, False)
     boxes.value().get_tensor().set_lod([[0, *np.cumsum(numbers).tolist()]])
     return paddle._C_ops.roi_align(x, boxes, None, size, size, scale, samples, False)
 

@@ -50,33 +50,46 @@ def sample(
         is_discrete: the value of the cell that a point lies in, the nearest of the map for those outside; places then
             have no gradient.
     """
-    _, _, heads, dim = values.shape  # of a graph the number of images is not known
-    queries, found = places.shape[1], []
-    parts = paddle.split(values, [height * width for height, width in sizes], axis=1)
-    for part, own, size, number in zip(parts, paddle.split(places, list(numbers), axis=3), sizes, numbers):
-        maps = part.astype(places.dtype).transpose([0, 2, 3, 1]).reshape([-1, dim, *size])
-        grid = own.transpose([0, 2, 1, 3, 4]).reshape([-1, queries, number, 2])
-        found.append((_nearest if is_discrete else _between)(maps, grid))
-    factors = weights.transpose([0, 2, 1, 3]).reshape([-1, 1, queries, sum(numbers)])
-    total = (paddle.concat(found, axis=-1) * factors).sum(-1)  # (batch * heads, dim, queries)
-    return total.reshape([-1, heads * dim, queries]).transpose([0, 2, 1]).astype(values.dtype)
+    levels = [(*size, number) for size, number in zip(sizes, numbers)]
+    found = (_nearest if is_discrete else _between)(values.astype(places.dtype), places, weights, levels)
+    return found.astype(values.dtype)
 
 
-def _between(maps, grid):
-    """As ``_nearest``, interpolated."""
-    if paddle.in_dynamic_mode() and maps.stop_gradient and not grid.stop_gradient:
-        maps = maps.detach()
-        maps.stop_gradient = False  # Paddle's kernel writes both gradients, also where one has no memory
-    return F.grid_sample(maps, 2 * grid - 1, align_corners=False)
+Levels = Sequence[tuple[int, int, int]]  # height and width of each map, and its number of points
 
 
-def _nearest(maps, grid):
-    """(maps, dim, queries, points) of maps (maps, dim, height, width) and places (maps, queries, points, 2)."""
-    _, dim, height, width = maps.shape
-    x, y = (
-        paddle.clip(grid[..., axis].detach() * side + 0.5, 0, side - 1).astype("int64")
-        for axis, side in ((0, width), (1, height))
-    )
-    _, queries, number, _ = grid.shape
-    cells = (y * width + x).reshape([-1, 1, queries * number]).expand([-1, dim, -1])
-    return paddle.take_along_axis(maps.flatten(2), cells, 2).reshape([-1, dim, queries, number])
+def _between(values, places, weights, levels: Levels):
+    """Interpolated. A saved program takes any batch: no shape is computed from it."""
+    if paddle.in_dynamic_mode() and values.stop_gradient and not places.stop_gradient:
+        values = values.detach()
+        values.stop_gradient = False  # Paddle's kernel writes both gradients, also where one has no memory
+    queries, (heads, dim) = places.shape[1], values.shape[2:]
+    maps = values.transpose([0, 2, 3, 1]).split([height * width for height, width, _ in levels], axis=3)
+    grids = (2.0 * places - 1.0).transpose([0, 2, 1, 3, 4])  # (batch, heads, queries, points, 2)
+    grids = grids.reshape([-1, *grids.shape[2:]]).split([number for *_, number in levels], axis=2)
+    found = [
+        F.grid_sample(part.reshape([-1, dim, height, width]), grid, align_corners=False)
+        for part, grid, (height, width, _) in zip(maps, grids, levels)
+    ]  # (batch * heads, dim, queries, points of the map)
+    factors = weights.transpose([0, 2, 1, 3]).reshape([-1, 1, queries, weights.shape[3]])
+    total = (paddle.concat(found, axis=3) * factors).sum(axis=3)  # (batch * heads, dim, queries)
+    return total.reshape([-1, heads * dim, queries]).transpose([0, 2, 1])
+
+
+def _nearest(values, places, weights, levels: Levels):
+    """Of one cell each, by rows of ``dim`` numbers."""
+    (_, cells, heads, dim), found, start = values.shape, [], 0
+    for place, (height, width, _) in zip(places.detach().split([number for *_, number in levels], axis=3), levels):
+        column, row = (
+            (place[..., axis] * side + 0.5).clip(0, side - 1).astype("int64")
+            for axis, side in ((0, width), (1, height))
+        )
+        found.append(start + row * width + column)  # (batch, queries, heads, points of the map)
+        start += height * width
+    batch = values.shape[0] if paddle.in_dynamic_mode() else paddle.shape(values)[0]
+    first = (paddle.arange(batch, dtype="int64") * cells).reshape([-1, 1, 1, 1])  # made on the device
+    head = paddle.arange(heads, dtype="int64").reshape([1, 1, -1, 1])
+    index = (first + paddle.concat(found, axis=3)) * heads + head
+    rows = paddle.gather(values.reshape([-1, dim]), index.flatten())
+    parts = rows.reshape([-1, *weights.shape[1:], dim]) * weights.unsqueeze(4)
+    return parts.sum(axis=3).flatten(2)  # (batch, queries, heads * dim)

@@ -139,7 +139,8 @@ class RtDetr(Detector):
         blocked, extra, begin, content = None, 0, starts.detach(), content.detach()
         if denoising is not None:
             extra, blocked = denoising.labels.shape[1], denoising.blocked(self.num_queries).astype(starts.dtype)
-            own = self.denoising_class_embed(denoising.labels)
+            table = self.denoising_class_embed.weight  # whose last row, the padding's, is read as zeros and does not learn
+            own = F.embedding(denoising.labels, table, padding_idx=table.shape[0] - 1)
             content = paddle.concat([own.astype(content.dtype), content], axis=1)
             begin = paddle.concat([denoising.boxes.astype(starts.dtype), begin], axis=1)
         found = self.decoder(content, begin, memory, grids, blocked)
@@ -213,7 +214,6 @@ class RtDetr(Detector):
         self.denoising_class_embed = nn.Embedding(
             outputs + 1,
             self.embed_dim,
-            padding_idx=outputs,
             weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0), trainable=self.denoising > 0),
         )
 

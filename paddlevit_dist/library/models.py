@@ -1,0 +1,232 @@
+"""Models by name with their weights, their feature maps, and the transform of images that fits the weights."""
+
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from .. import models
+from .. import settings as configuration
+from ..checkpoint.load import classes_of, load_weights
+from ..checkpoint.published import find_published_for
+from ..checkpoint.weights import evaluated_weights, read_weights
+from ..inference.predictor import prepare_task
+from ..inference.trained import build_trained, open_source
+from ..registry import find_name, is_of_weights
+from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
+from ..tasks.model import Model
+from ..tasks.task import make_task
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_NUM_CLASSES = 1000
+
+
+def create_model(
+    name: str | os.PathLike[str],
+    num_classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    *,
+    pretrained: bool | str | os.PathLike[str] = False,
+    features_only: bool = False,
+    **options: Any,
+) -> nn.Layer:
+    """Build a model, with fresh weights or trained ones.
+
+    Args:
+        name: one of ``list_models()``; with ``pretrained=True`` also the name of weights
+            (``resnet50.a1_in1k``, ``hf:timm/resnet50.a1_in1k``), a run's folder, or weights that say how they were
+            trained.
+        num_classes: outputs of the classifier, 0 for the features alone; None: those of the weights, else 1,000.
+            Another number than the weights' begins with a fresh last layer.
+        image_size: side of the square input or ``(height, width)`` in pixels; None: the variant's, or the weights'.
+        pretrained: True: the published weights of ``name``; else their source, as ``load_weights`` takes it.
+        features_only: the model is called for the list of its feature maps (batch, channels, height, width), from fine
+            to coarse; ``feature_channels`` and ``feature_strides`` describe them.
+        **options: dimensions and regularisation that differ from the variant, see ``models.create_model``.
+
+    Returns:
+        A ``tasks.model.Model``, or whatever a registered function returns; with trained weights in evaluation mode.
+
+    Raises:
+        UserError: unknown name or option, dimensions that do not fit, or no such weights.
+    """
+    given = os.fspath(name)
+    if not pretrained:
+        model = models.create_model(given, _NUM_CLASSES if num_classes is None else num_classes, image_size, **options)
+        model.made_of = given, None
+    elif pretrained is True and os.path.exists(given):
+        if options or image_size is not None:
+            raise UserError(f"create_model: {name} says how its model is built: leave out image_size and other options")
+        model = load_trained(given, num_classes)
+    else:
+        model = _pretrained(given, pretrained, num_classes, image_size, options)
+    return FeatureMaps(model) if features_only else model
+
+
+class FeatureMaps(nn.Layer):
+    """A network as the body of another: called for what ``features`` gives; its classifier is gone.
+
+    Attributes:
+        feature_channels, feature_strides: of each map; a stride is in pixels of the input.
+
+    Raises:
+        UserError: the network has no feature maps.
+    """
+
+    def __init__(self, body: nn.Layer) -> None:
+        super().__init__()
+        if not isinstance(body, Model) or not body.feature_strides:
+            kind = type(body).__name__
+            raise UserError(
+                f"features_only: {kind} has no feature maps; take another, such as resnet50 or vit_*, swin_*"
+            )
+        body.reset_classifier(0)
+        self.body = body
+        self.feature_channels, self.feature_strides = body.feature_channels, body.feature_strides
+
+    def forward(self, x: paddle.Tensor) -> list[paddle.Tensor]:
+        """The maps of images (batch, in_channels, height, width)."""
+        return cast(Model, self.body).features(x)
+
+
+def load_trained(source: str, num_classes: int | None = None) -> nn.Layer:
+    """The model of a run's folder, a checkpoint or weights that say how they were trained, in evaluation mode.
+
+    Args:
+        num_classes: None: as trained; another begins with a fresh last layer.
+
+    Raises:
+        UserError: there are no such weights.
+    """
+    advice = "name the model: create_model('resnet50', pretrained=...)"
+    opened = open_source(source, "create_model", advice=advice)
+    model, _ = build_trained(prepare_task(opened), opened)
+    if num_classes is not None:
+        model.reset_classifier(num_classes)
+    model.made_of = opened.config
+    return cast(nn.Layer, model)
+
+
+def _pretrained(
+    name: str, pretrained: Any, num_classes: int | None, image_size: Any, options: dict[str, Any]
+) -> nn.Layer:
+    try:
+        own, source = find_name("model", name), pretrained
+    except UserError:
+        if ":" not in name:
+            raise
+        said = f"create_model: {name} does not say of which model its weights are: name it, for example"
+        raise UserError(f"{said} create_model('resnet50', pretrained='{name}')") from None
+    if pretrained is True and is_of_weights(name):
+        source = models.as_source(name)
+    elif pretrained is True:
+        row = find_published_for(own)
+        if row is None:
+            raise UserError(f"create_model: no weights of {own} are published by a name known here: pretrained='FILE'")
+        source = row.name
+    source = evaluated_weights(os.fspath(source))
+    weights = read_weights(source)
+    model = models.create_model(own, _NUM_CLASSES if num_classes is None else num_classes, image_size, **options)
+    known = classes_of(model, weights)
+    if num_classes is None and known not in (None, _NUM_CLASSES):
+        model.reset_classifier(known)
+    load_weights(model, weights, strict=num_classes in (None, known))
+    model.eval()
+    model.made_of = own, str(source)
+    return cast(nn.Layer, model)
+
+
+def _settings_of(name: str, source: str | None, size: int | None) -> RunSettings:
+    """The configuration of a run with a model of this name, which knows what its weights expect."""
+    words = ["-dataset=folder", f"MODEL.NAME={find_name('model', name)}"]
+    words += [f"-pretrained={source}"] if source else []
+    return configuration.load([*words, *([f"-image_size={size}"] if size else [])]).values
+
+
+def _side(model: Any) -> int | None:
+    sides = getattr(model, "image_size", None)
+    return sides[0] if isinstance(sides, tuple) else None
+
+
+def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = False) -> "ImageTransform":
+    """From an image to the model's input, as ``evaluate`` and ``predict`` make it for these weights.
+
+    Args:
+        model: a classifier of ``create_model`` or of a run; or what ``create_model`` takes with ``pretrained=True``.
+        training: crops, flips and augmentation of its recipe instead.
+
+    Raises:
+        UserError: it is not known what the model expects, or it is no classifier of images.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        model = create_model(model, pretrained=True)
+    body = model.body if isinstance(model, FeatureMaps) else model
+    made_of: RunSettings | tuple[str, str | None] | None = getattr(body, "made_of", None)
+    if made_of is None:
+        kind = type(body).__name__
+        raise UserError(
+            f"create_transform: it is not known what {kind} expects: take a model of create_model, or weights"
+        )
+    config = _settings_of(*made_of, _side(body)) if isinstance(made_of, tuple) else made_of
+    return ImageTransform(config, training)
+
+
+class ImageTransform:
+    """Size, crop, interpolation and normalisation of one model's input: ``transform(image)``.
+
+    ``pixels`` alone is what loader processes should do, and ``normalise`` what the device should, on whole batches.
+
+    Args:
+        config: of a classification run.
+        training: as a training would see images.
+    """
+
+    def __init__(self, config: RunSettings, training: bool = False) -> None:
+        from ..images.classification.samples import AsEvaluated, dataset_of, evaluation_transform
+        from ..images.classification.task import Classification
+        from ..images.data.reading import Reading
+
+        task = make_task(config)
+        if not isinstance(task, Classification):
+            raise UserError(f"create_transform is for classifiers of images, not for TASK {config.TASK}: use Predictor")
+        data, dataset = task.config.DATA, dataset_of(task.config)
+        self.image_size: int = data.IMAGE_SIZE
+        self.mean, self.std = tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
+        self._normaliser, self._mode = task.normaliser, dataset.image_mode
+        self._reading = Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
+        evaluated = AsEvaluated(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
+        trained = task.training_transform(dataset.kind) if training else None
+        self._transform = trained or (lambda image, generator: evaluated(image, generator)[0])
+
+    def __call__(self, image: Any, generator: np.random.Generator | None = None) -> paddle.Tensor:
+        """float32 (channels, height, width) of one image: ``model(transform(image).unsqueeze(0))``.
+
+        Args:
+            image: a path, a PIL image, or uint8 (height, width[, 3]).
+            generator: of a training's random numbers; None: a new one.
+        Raises:
+            UserError: it cannot be read as an image.
+        """
+        return self.normalise(paddle.to_tensor(self.pixels(image, generator)[None]))[0]
+
+    def pixels(self, image: Any, generator: np.random.Generator | None = None) -> np.ndarray:
+        """uint8 (channels, height, width) of one image, without Paddle; the arguments are those of a call."""
+        from ..images.data.inputs import GivenImages
+        from ..images.data.reading import decode_image, read_file
+
+        generator = np.random.default_rng() if generator is None else generator
+        if isinstance(image, (str, os.PathLike)):
+            path = os.fspath(image)
+            decoded: Image.Image = decode_image(read_file(path), path, self._mode, self._reading)
+        else:
+            decoded = GivenImages([image], None, self._mode, self._reading).image(0)
+        return cast(np.ndarray, self._transform(decoded, generator))
+
+    def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
+        """float32 of uint8 (batch, channels, height, width), on the device where these are."""
+        return self._normaliser(images)

@@ -1,0 +1,235 @@
+"""Train, evaluate and predict from a program or a notebook: the commands as functions, with the same numbers.
+
+Nothing here imports Paddle before the environment of a run is there. All of it happens in the calling process, or in
+workers that it starts; afterwards its signal handlers, environment and device are what they were.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from .. import plugins
+from .. import settings as configuration
+from ..commands.train import carry_out
+from ..extension import extensions
+from ..runtime import signals
+from ..runtime.errors import Stopped, UserError
+from ..settings.command_line import FLAGS
+from ..settings.every_run import RunSettings
+
+if TYPE_CHECKING:
+    from paddle import nn
+
+    from ..tasks.prediction import Row
+
+PathLike = str | os.PathLike[str]
+_NOT_OF_CALLS = ("h", "version", "show_config", "eval", "cfg", "ngpus")
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """What a training or an evaluation has come to.
+
+    Attributes:
+        folder: its output.
+        values: of the last evaluation, by name, as ``metrics.jsonl`` has them; empty where nothing was evaluated.
+        intervals: lower and upper end for each of these values that has some.
+        weights: the checkpoint of the last epoch, or the weights that were evaluated.
+    """
+
+    folder: Path
+    values: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+    weights: str
+
+    @cached_property
+    def model(self) -> "nn.Layer":
+        """The model with these weights, in evaluation mode on the current device; loaded when it is first asked for."""
+        from .models import load_trained
+
+        return load_trained(self.weights)
+
+
+def train(
+    config: PathLike,
+    *,  # Any: type checkers take a dictionary of keys for these, too
+    epochs: Any = None,
+    data_path: Any = None,
+    devices: Any = 1,
+    output: Any = None,
+    **keys: Any,
+) -> TrainedRun:
+    """Train as ``paddlevit-dist train -cfg=CONFIG`` does, with its numbers.
+
+    Args:
+        config: YAML file, or the name of a recipe.
+        epochs (int), data_path, output (paths): as the flags of these names; None: as the command has it without them.
+        devices: GPUs, or processes on the CPU; 1: this process. Workers import what they run from files: classes of a
+            notebook's cells that are registered are not known to them, which a UserError says.
+        **keys: the other flags by their names (``batch_size=8``), and keys: ``**{"TRAIN.BASE_LR": 1e-3}``.
+
+    Raises:
+        UserError: a wrong setting, file or value; nothing has ended the process.
+        KeyboardInterrupt: Ctrl-C; what was trained is saved, and ``resume="auto"`` with this ``output`` continues.
+        Stopped: SIGTERM or STOP_AFTER_SECONDS; it is saved, too.
+    """
+    given = {"epochs": epochs, "data_path": data_path, "output": output, **keys}
+    folder = _run(_words(config, devices, given), training=True)
+    values, intervals, _ = _last_evaluation(folder)
+    return TrainedRun(folder, values, intervals, str(folder / "checkpoints" / "last"))
+
+
+def evaluate(
+    weights: PathLike,
+    config: PathLike | None = None,
+    *,
+    data_path: Any = None,
+    devices: Any = 1,
+    output: Any = None,
+    **keys: Any,
+) -> TrainedRun:
+    """Evaluate weights once as ``paddlevit-dist evaluate -cfg=CONFIG -pretrained=WEIGHTS`` does.
+
+    Args:
+        weights: a run's folder (its best checkpoint, else its last), a checkpoint, a file, an address or a name.
+        config: None: the ``config.yaml`` of the run that has made them.
+        **keys: as those of ``train``.
+
+    Raises:
+        UserError: there are no such weights, or they do not fit the model or the data.
+    """
+    source = os.fspath(weights)
+    given = {"data_path": data_path, "output": output, "pretrained": source, **keys}
+    words = _words(_config_of(source) if config is None else config, devices, given)
+    folder = _run(["-eval", *words], training=False)
+    return TrainedRun(folder, *_last_evaluation(folder))
+
+
+def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
+    """The rows that ``paddlevit-dist predict WEIGHTS INPUTS`` writes to ``predictions.jsonl``, in the inputs' order;
+    nothing is written. ``Predictor`` keeps the model for several calls.
+
+    Args:
+        weights: as ``Predictor`` takes them.
+        inputs: a path or several: files and folders; for tasks of images also PIL images or uint8 arrays.
+        **options: of ``Predictor``.
+
+    Raises:
+        UserError: there are no such weights, or an input cannot be read.
+    """
+    from ..inference.predictor import Predictor
+
+    predictor = Predictor(weights, **options)
+    rows = predictor(inputs)
+    if predictor.unreadable:
+        raise UserError(f"predict: {': '.join(predictor.unreadable[0])}; Predictor leaves such inputs out")
+    return rows
+
+
+def load_config(config: PathLike, **keys: Any) -> RunSettings:
+    """The merged and checked configuration of a recipe or YAML file: frozen, ``values.TRAIN.BASE_LR``.
+
+    Args:
+        **keys: as those of ``train``.
+
+    Raises:
+        UserError: a setting is not known, wrong, or does not fit another.
+    """
+    return configuration.load(_words(config, 1, keys), configuration.EXAMPLE).values
+
+
+def _words(config: PathLike, devices: int, given: Mapping[str, Any]) -> list[str]:
+    """The command line that says the same."""
+    words = [f"-cfg={os.fspath(config)}", f"-ngpus={devices}"]
+    for name, value in given.items():
+        flag = FLAGS.get(name)
+        if name in _NOT_OF_CALLS:
+            raise UserError(f"{name}: this is no keyword here; it is a flag of the command alone")
+        if value is None and flag is not None:
+            continue
+        if flag is not None and flag.argument is None:
+            words += [f"-{name}"] if value else []
+        else:
+            words.append(f"-{name}={_text(value)}" if flag else f"{name}={_text(value)}")
+    return words
+
+
+def _text(value: Any) -> str:
+    """As it is typed."""
+    if isinstance(value, (list, tuple)):
+        return yaml.safe_dump(list(value), default_flow_style=True, width=10**6).strip()
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _config_of(source: str) -> str:
+    folders = Path(source), *Path(source).absolute().parents[:2]  # also of a checkpoint
+    found = next((one / "config.yaml" for one in folders if (one / "config.yaml").is_file()), None)
+    if found is None:
+        raise UserError(f"evaluate: no config.yaml of a run is beside {source}: give config, a recipe or YAML file")
+    return str(found)
+
+
+def _run(words: Sequence[str], training: bool) -> Path:
+    """Carry out a command line in this process; returns the output folder."""
+    from ..launch import devices, tuning
+
+    plugins.refuse_to_start_in_a_worker()
+    run = configuration.load(words, configuration.EXAMPLE)
+    job = next((one.job_key for one in extensions() if one.job_key and run.values[one.job_key]), None)
+    if job is not None:
+        raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
+    devices.require_sound_variables(run.values.NGPUS)
+    processes = run.values.NGPUS
+    with tuning.environment_of_call(processes, run.values.CPU_TUNING) as notices, _as_before(training, processes == 1):
+        folder = carry_out(run, [*devices.drop_stale_variables(), *notices])
+    assert folder is not None  # -show_config is refused
+    return folder
+
+
+@contextlib.contextmanager
+def _as_before(training: bool, computes: bool) -> Iterator[None]:
+    """Context of a run whose parameters are named as if they were the first of the process, and that leaves handlers
+    and device as they were.
+
+    Args:
+        computes: this process does; one that only starts workers asks for no device, which would be held.
+    """
+    import paddle
+
+    from ..data.loader import end_unfinished
+
+    device = paddle.get_device() if computes else ""
+    try:
+        with signals.installed(), paddle.utils.unique_name.guard():
+            signals.expect(training)
+            yield
+    except Stopped as stop:
+        if stop.reason != "SIGINT":
+            raise
+        raise KeyboardInterrupt(str(stop)) from None
+    finally:
+        end_unfinished()
+        if computes and paddle.get_device() != device:
+            paddle.set_device(device)
+
+
+def _last_evaluation(folder: Path) -> tuple[dict[str, float], dict[str, tuple[float, float]], str]:
+    """Values, intervals, and the weights that were evaluated."""
+    from ..logging.record import recorded_events
+
+    told = [event for event in recorded_events(folder) if event["kind"] == "evaluation" and "superseded" not in event]
+    if not told:
+        return {}, {}, ""
+    last = dict(told[-1])
+    ends = {name: tuple(pair) for name, pair in last.pop("interval", {}).items() if isinstance(pair, list)}
+    weights = last.pop("weights", "")
+    for name in ("time", "epoch", "update"):
+        last.pop(name, None)
+    values = {name: value for name, value in last.items() if isinstance(value, (int, float))}
+    return values, ends, str(weights)

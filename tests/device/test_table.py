@@ -1,0 +1,111 @@
+"""A user with several kinds of devices, or none, is told which is taken; only the table names a GPU to Paddle."""
+
+import ast
+import os
+from pathlib import Path
+
+import paddle
+import pytest
+from support.processes import ROOT
+
+from paddlevit_dist.debug import doctor_checks
+from paddlevit_dist.launch import devices
+from paddlevit_dist.launch.devices import plan_processes
+from paddlevit_dist.runtime import device_kinds
+from paddlevit_dist.runtime.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def seen(monkeypatch):
+    """Sets what Paddle sees on this machine; each test says."""
+    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
+
+    def sees(gpus=0, **others):
+        monkeypatch.setattr(device_kinds, "count_gpus", lambda: gpus)
+        monkeypatch.setattr(device_kinds, "count_others", lambda: others)
+
+    return sees
+
+
+@pytest.mark.parametrize(
+    "gpus, others, asked, taken, said",
+    [
+        (0, {}, "auto", ("cpu", 1), ""),
+        (2, {}, "auto", ("gpu", 2), ""),
+        (2, {"npu": 8}, "auto", ("gpu", 2), "device: gpu, of 2 gpu, 8 npu (DEVICE, or -device=, names another)"),
+        (2, {"npu": 8}, "NPU", ("npu", 8), ""),
+        (2, {}, "cpu", ("cpu", 1), ""),
+        (0, {"xpu": 4}, "auto", ("xpu", 4), ""),
+        (0, {"cards_of_tomorrow": 3}, "auto", ("cards_of_tomorrow", 3), ""),
+    ],
+)
+def test_an_accelerator_is_taken_cudas_first_or_what_is_asked_for(seen, gpus, others, asked, taken, said):
+    seen(gpus, **others)
+    plan = plan_processes(-1, device=asked)
+    assert (plan.device, plan.processes) == taken and plan.uses_gpu == (taken[0] == "gpu")
+    told = [line for line in plan.notices if not line.startswith(f"{taken[0]}: no SyncBatchNorm")]
+    assert (told[0] if told else "") == said
+    assert len(told) < len(plan.notices) or taken[0] in ("gpu", "cpu")  # what another kind lacks is told
+
+
+def test_a_device_that_is_not_there_is_refused_with_what_there_is(seen):
+    seen(2, npu=8)
+    with pytest.raises(
+        UserError, match=r"^DEVICE mlu \(-device\): there is none that this Paddle sees: 2 gpu, 8 npu and"
+    ):
+        plan_processes(-1, device="mlu")
+    with pytest.raises(
+        UserError, match=r"^DEVICE tpu \(-device\): tpu is not among the kinds of devices that this Paddle"
+    ):
+        plan_processes(-1, device="tpu")
+
+
+def test_more_than_are_visible_are_refused_with_the_makers_variable(seen, monkeypatch):
+    seen(npu=2)
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "0,3")
+    with pytest.raises(UserError, match=r"2 visible NPU\(s\).*ASCEND_RT_VISIBLE_DEVICES \(now: 0,3\)"):
+        plan_processes(3)
+
+
+def test_processes_exchange_through_the_library_of_their_devices():
+    backends = {name: device_kinds.kind_of(name).backend for name in ("gpu", "cpu", "xpu", "npu", "mlu", "of_tomorrow")}
+    xccl = dict.fromkeys(("npu", "mlu", "of_tomorrow"), "xccl")
+    assert backends == {"gpu": "nccl", "cpu": "gloo", "xpu": "bkcl", **xccl}
+
+
+def test_the_cpu_is_taken_on_a_machine_with_gpus_as_if_there_were_none(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    for asked in ("auto", "gpu", "npu"):
+        devices.hide_gpus(asked)
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+    devices.hide_gpus("cpu")
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_this_process_computes_on_a_cpu_that_counts_no_memory():
+    kind = device_kinds.current()
+    assert (kind.name, kind.queues, kind.native_batch_norm, kind.replaced) == ("cpu", False, False, "")
+    assert device_kinds.most_allocated_mib() is None and not device_kinds.computes_in("float16")
+    assert paddle.to_tensor(1.0, place=device_kinds.place_of("cpu")).place.is_cpu_place()
+
+
+def test_doctor_names_accelerators(seen):
+    seen(npu=8)
+    found = doctor_checks.gpus(None)
+    assert found.status == "ok" and "8 NPU(s) usable through Paddle's plug-in" in found.text
+
+
+def test_only_the_table_names_a_gpu_to_paddle():
+    table = ROOT / "paddlevit_dist" / "runtime" / "device_kinds.py"
+    assert {"gpu", "is_compiled_with_cuda", "CUDAPlace"} == {word for _, word in _named(table)}
+    others = (path for path in (ROOT / "paddlevit_dist").rglob("*.py") if path != table)
+    assert [(str(path), *found) for path in others for found in _named(path)] == []
+
+
+def _named(path: Path):
+    """Lines on which a file says the string "gpu", or a name of Paddle's that only CUDA's GPUs have."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and node.value == "gpu":
+            yield node.lineno, "gpu"
+        elif isinstance(node, ast.Attribute) and node.attr in ("is_compiled_with_cuda", "CUDAPlace"):
+            yield node.lineno, node.attr

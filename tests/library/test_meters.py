@@ -1,0 +1,214 @@
+"""Meters: what the commands print for the same outputs, in one process and in two, at once and merged."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.processes import run_workers, succeeded
+
+import paddlevit_dist as pv
+from paddlevit_dist.commands import evaluate_detections, evaluate_results
+from paddlevit_dist.data.sampler import EvaluationSampler
+from paddlevit_dist.distributed import rank, world_size
+from paddlevit_dist.runtime.errors import UserError
+
+SAMPLES, BATCH = 11, 2
+NAMES = ["sky", "tree", "road"]
+
+
+def images(index: int) -> tuple:
+    generator = np.random.default_rng(index)
+    return generator.normal(size=7).astype(np.float32), index % 7
+
+
+def boxes(index: int) -> tuple:
+    generator = np.random.default_rng(index)
+    corners = generator.integers(0, 50, (4, 2))
+    true = np.concatenate([corners, corners + generator.integers(20, 60, (4, 2))], axis=1)
+    found = true + generator.integers(-3, 4, (4, 4))
+    scores = generator.permutation(4 * SAMPLES)[:4] / 64 + index / 4096  # none twice
+    return {"boxes": found, "scores": scores, "labels": np.arange(4) % 2}, {"boxes": true, "labels": np.arange(4) % 2}
+
+
+def label_maps(index: int) -> tuple:
+    generator = np.random.default_rng(index)
+    true = np.kron(generator.integers(0, 3, (5, 4 + index)), np.ones((6, 6), int))
+    return np.roll(true, 1 + index % 3, axis=1), np.where(generator.random(true.shape) < 0.1, 255, true)
+
+
+def points(index: int) -> tuple:
+    generator = np.random.default_rng(index)
+    true = generator.integers(0, 3, 50 + index)
+    return (true + (generator.random(len(true)) < 0.3)) % 3, np.where(generator.random(len(true)) < 0.1, 255, true)
+
+
+def scenes(index: int) -> tuple:
+    generator = np.random.default_rng(index)
+    instances = np.repeat(np.arange(6), 150)
+    classes = np.repeat(generator.integers(0, 3, 6), 150)
+    found = [(classes[150 * one], generator.random(), np.arange(150 * one, 150 * one + 130)) for one in range(6)]
+    wrong = np.where(generator.random(900) < 0.2, 1, classes)
+    return {"classes": wrong, "instances": found}, {"classes": classes, "instances": instances}
+
+
+def landmarks(index: int) -> tuple:
+    generator = np.random.default_rng(index)
+    true = generator.normal(0, 40, (4, 3))
+    true[index % 4] = np.nan if index % 3 == 0 else 1.0
+    return true + generator.normal(0, 1.5, (4, 3)), true
+
+
+def volumes(index: int) -> tuple:
+    generator = np.random.default_rng(index)
+    true = np.kron(generator.integers(0, 3, (2, 2, 3)), np.ones((4, 4, 4), int))
+    return np.roll(true, index % 3, axis=2), true
+
+
+KINDS = {
+    "images": (lambda: pv.Accuracy(7), images),
+    "boxes": (lambda: pv.CocoAP(["cup", "hat"]), boxes),
+    "label maps": (lambda: pv.MeanIoU(NAMES), label_maps),
+    "points": (lambda: pv.MeanIoU(NAMES, of="points"), points),
+    "scenes": (lambda: pv.ScanNetAP(NAMES, instance_classes=[1, 2]), scenes),
+    "landmarks": (lambda: pv.RadialError(4), landmarks),
+    "volumes": (lambda: pv.VolumeDice(3, spacing_mm=(2.0, 1.0, 1.0)), volumes),
+}
+
+
+def meter_of(kind: str, indices, number_them: bool = True, meter=None):
+    make, draw = KINDS[kind]
+    meter = make() if meter is None else meter
+    for first in range(0, len(indices), BATCH):
+        part = list(indices[first : first + BATCH])
+        outputs, targets = zip(*map(draw, part))
+        stack = np.stack if kind in ("images", "landmarks") else list
+        meter.update(stack(outputs), stack(targets), part if number_them else None)
+    return meter
+
+
+def plain(scores) -> list:
+    return [scores.values, {name: interval.plain() for name, interval in scores.intervals.items()}]
+
+
+def of_this_rank(kinds: list) -> list:
+    own = EvaluationSampler(range(SAMPLES), BATCH, rank=rank(), world_size=world_size()).indices()
+    return [plain(meter_of(kind, own).compute()) for kind in kinds]
+
+
+def close(found, expected) -> None:
+    """Sums of floats are added in another order."""
+    for one, other in zip(found, expected):
+        assert list(one) == list(other) and one
+        for name, value in one.items():
+            assert value == pytest.approx(other[name], rel=1e-6, abs=1e-9, nan_ok=True), name
+
+
+@pytest.mark.long  # tests/distributed/test_intervals.py has the metrics beneath
+def test_two_processes_have_the_scores_and_intervals_of_one():
+    ranks = succeeded(run_workers("library.test_meters:of_this_rank", list(KINDS))).results
+    assert len(ranks) == 2
+    for kind, *of_ranks in zip(KINDS, *ranks):
+        expected = plain(meter_of(kind, range(SAMPLES)).compute())
+        for found in of_ranks:
+            close(found, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_merged_meter_has_the_scores_of_one_and_goes_on(kind):
+    number = {"number_them": kind == "boxes"}  # images of boxes are told apart by their numbers
+    first, second = meter_of(kind, range(5), **number), meter_of(kind, range(5, 9), **number)
+    first.compute()  # which changes nothing
+    merged = meter_of(kind, range(9, SAMPLES), meter=first.merge(second), **number)
+    close(plain(merged.compute()), plain(meter_of(kind, range(SAMPLES), **number).compute()))
+    close(plain(second.compute()), plain(meter_of(kind, range(5, 9), **number).compute()))
+
+
+def json_of(run, words, capsys) -> dict:
+    capsys.readouterr()
+    run([*map(str, words), "-json"])
+    return json.loads(capsys.readouterr().out)
+
+
+def agree(said: dict, scores) -> None:
+    common = set(said["scores"]) & set(scores.values)
+    assert {"mIoU", "AP", "top-1", "mre_mm"} & common, common
+    for name in common:
+        assert said["scores"][name] == pytest.approx(scores.values[name], rel=1e-12), name
+    for name in set(said["intervals"]) & set(scores.intervals):
+        assert said["intervals"][name] == pytest.approx(scores.intervals[name].plain(), rel=1e-5), name
+    assert set(said["intervals"]) & set(scores.intervals)
+
+
+def test_accuracy_is_that_of_evaluate_classes(tmp_path, capsys):
+    for name in ("truth", "results"):
+        rows = [["name", *(["label"] if name == "truth" else map(str, range(7)))]]
+        for index in range(SAMPLES):
+            logits, label = images(index)
+            rows.append([f"{index:02}.png", *([label] if name == "truth" else map(repr, logits.tolist()))])
+        (tmp_path / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    said = json_of(evaluate_results.run_classes, [tmp_path / "truth.csv", tmp_path / "results.csv"], capsys)
+    agree(said, meter_of("images", range(SAMPLES)).compute())
+
+
+def test_coco_ap_is_that_of_evaluate_detections(tmp_path, capsys):
+    annotations, results = [], []
+    for index in range(SAMPLES):
+        found, true = boxes(index)
+        for corners, label in zip(true["boxes"], true["labels"]):
+            box = [*corners[:2].tolist(), *(corners[2:] - corners[:2]).tolist()]
+            area = box[2] * box[3]
+            one = {"image_id": index, "category_id": int(label), "bbox": box, "area": area, "iscrowd": 0}
+            annotations.append({"id": len(annotations) + 1, **one})
+        for corners, score, label in zip(*found.values()):
+            box = [*corners[:2].tolist(), *(corners[2:] - corners[:2]).tolist()]
+            results.append({"image_id": index, "category_id": int(label), "bbox": box, "score": float(score)})
+    categories = [{"id": 0, "name": "cup"}, {"id": 1, "name": "hat"}]
+    of_images = [{"id": index, "width": 200, "height": 200} for index in range(SAMPLES)]
+    truth = {"images": of_images, "categories": categories, "annotations": annotations}
+    for name, content in (("truth", truth), ("results", results)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    said = json_of(evaluate_detections.run, [tmp_path / "truth.json", tmp_path / "results.json"], capsys)
+    agree(said, meter_of("boxes", range(SAMPLES)).compute())
+
+
+def test_mean_iou_is_that_of_evaluate_masks(tmp_path, capsys):
+    for side, name in enumerate(("results", "truth")):
+        (tmp_path / name).mkdir()
+        for index in range(SAMPLES):
+            Image.fromarray(label_maps(index)[side].astype(np.uint8)).save(tmp_path / name / f"{index:02}.png")
+    said = json_of(evaluate_results.run_masks, [tmp_path / "truth", tmp_path / "results"], capsys)
+    scores = meter_of("label maps", range(SAMPLES)).compute()
+    agree(said, scores)
+    every = [np.concatenate([label_maps(index)[side].ravel() for index in range(SAMPLES)]) for side in (0, 1)]
+    known = every[1] != 255
+    found, true = every[0][known], every[1][known]
+    shares = [((found == k) & (true == k)).sum() / ((found == k) | (true == k)).sum() for k in range(3)]
+    assert scores.values["mIoU"] == pytest.approx(np.mean(shares), rel=1e-12)
+
+
+def test_dice_and_radial_errors_are_their_formulas():
+    scores = meter_of("volumes", range(SAMPLES)).compute().values
+    dice = np.full((SAMPLES, 2), np.nan)
+    for index in range(SAMPLES):
+        found, true = volumes(index)
+        for place, label in enumerate((1, 2)):
+            total = (found == label).sum() + (true == label).sum()
+            dice[index, place] = 2 * ((found == label) & (true == label)).sum() / total if total else np.nan
+    assert scores["Dice"] == pytest.approx(np.nanmean(np.nanmean(dice, axis=0)), rel=1e-12)
+    errors = np.concatenate([np.linalg.norm(found - true, axis=1) for found, true in map(landmarks, range(SAMPLES))])
+    errors = errors[~np.isnan(errors)]
+    values = meter_of("landmarks", range(SAMPLES)).compute().values
+    assert values["mre_mm"] == pytest.approx(errors.mean(), rel=1e-12)
+    assert values["sdr_2mm"] == pytest.approx(100 * (errors <= 2).mean(), rel=1e-12)
+
+
+def test_a_sample_counted_twice_and_nothing_at_all_are_refused():
+    with pytest.raises(UserError, match="sample 3 was counted 2 times: Paddle's DistributedBatchSampler"):
+        meter_of("images", [1, 3, 3]).compute()
+    with pytest.raises(UserError, match="MeanIoU: nothing was added"):
+        pv.MeanIoU(3).compute()
+    with pytest.raises(UserError, match="2 indices of 4 samples"):
+        meter_of("images", [1, 2], False, meter_of("images", [1, 2])).compute()
+    with pytest.raises(UserError, match="Accuracy and MeanIoU cannot be merged"):
+        pv.Accuracy(3).merge(pv.MeanIoU(3))

@@ -1,0 +1,104 @@
+"""Models with their weights, their feature maps, and what their transform makes of images."""
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+
+import paddlevit_dist as pv
+from paddlevit_dist.images.transforms.crops import EvaluationTransform
+from paddlevit_dist.runtime.errors import UserError
+
+SMALL = {"image_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 4, "num_heads": 2}
+
+
+def arrays_of(model) -> dict:
+    return {name: value.numpy() for name, value in model.state_dict().items()}
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A file of a small network with 7 classes, and its arrays."""
+    arrays = arrays_of(pv.create_model("vit", 7, **SMALL))
+    paddle.save({name: paddle.to_tensor(value) for name, value in arrays.items()}, str(tmp_path / "w.pdparams"))
+    return tmp_path / "w.pdparams", arrays
+
+
+def test_a_file_of_weights_decides_the_classes_and_others_begin_afresh(weights):
+    file, arrays = weights
+    model = pv.create_model("vit", pretrained=file, **SMALL)
+    assert not model.training
+    for name, value in arrays_of(model).items():
+        np.testing.assert_array_equal(value, arrays[name])
+    other = arrays_of(pv.create_model("vit", 3, pretrained=file, **SMALL))
+    assert other["head.weight"].shape == (24, 3)
+    np.testing.assert_array_equal(other["blocks.3.mlp.fc2.weight"], arrays["blocks.3.mlp.fc2.weight"])
+
+
+def test_feature_maps_are_those_of_features_and_have_their_channels_and_strides(weights):
+    images = paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3, 32, 32)).astype(np.float32))
+    whole = pv.create_model("vit", pretrained=weights[0], **SMALL)
+    body = pv.create_model("vit", pretrained=weights[0], features_only=True, **SMALL)
+    maps = body(images)
+    assert [tuple(one.shape) for one in maps] == [(2, c, 32 // s, 32 // s) for c, s in zip((24,) * 4, (8,) * 4)]
+    assert (body.feature_channels, body.feature_strides) == ((24,) * 4, (8,) * 4)
+    for one, other in zip(maps, whole.features(images)):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert not any("head" in name for name in body.state_dict())
+    resnet = pv.create_model("resnet18", features_only=True)
+    resnet.eval()
+    assert [tuple(one.shape) for one in resnet(images)] == [(2, 64 << k, 8 >> k, 8 >> k) for k in range(4)]
+
+
+def test_names_are_found_by_a_pattern():
+    assert pv.list_models("vit_tiny*") == ["vit_tiny_patch16_224", "vit_tiny_patch16_384"]
+    assert set(pv.list_models("vit*")) < set(pv.list_models()) and pv.list_models("nothing*") == []
+
+
+@pytest.mark.parametrize(
+    "name, options, said",
+    [
+        ("vit_huge_patch14_224", {"pretrained": True}, "no weights of vit_huge_patch14_224 are published"),
+        ("hf:somebody/something", {"pretrained": True}, r"name it, for example create_model\('resnet50', pretrained="),
+        ("resnet18", {"pretrained": "nowhere.pdparams"}, "nowhere.pdparams"),
+        ("mixer_b16_224", {"features_only": True}, "MlpMixer has no feature maps"),
+    ],
+)
+def test_what_is_not_there_is_one_line(name, options, said):
+    with pytest.raises(UserError, match=said) as raised, paddle.LazyGuard():
+        pv.create_model(name, **options)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name, mean, side, kept",
+    [("resnet18", (0.485, 0.456, 0.406), 224, 0.95), ("vit_tiny_patch16_384", (0.5, 0.5, 0.5), 384, 1.0)],
+)
+def test_a_transform_is_the_one_that_the_weights_expect(name, mean, side, kept):
+    with paddle.LazyGuard():
+        transform = pv.create_transform(pv.create_model(name))
+    image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (300, 420, 3)).astype(np.uint8))
+    generator = np.random.default_rng(0)
+    assert (transform.mean, transform.image_size) == (mean, side)
+    pixels = EvaluationTransform(side, kept)(image, generator)
+    np.testing.assert_array_equal(transform.pixels(image), pixels)
+    std = np.array(transform.std).reshape(-1, 1, 1)
+    expected = (pixels / 255.0 - np.array(mean).reshape(-1, 1, 1)) / std
+    np.testing.assert_allclose(transform(image).numpy(), expected, atol=1e-5)
+
+
+def test_a_training_transform_draws_and_a_layer_of_ones_own_has_none(tmp_path):
+    with paddle.LazyGuard():
+        model = pv.create_model("resnet18")
+    image = np.random.default_rng(1).integers(0, 256, (90, 70, 3)).astype(np.uint8)
+    transform = pv.create_transform(model, training=True)
+    first, same, other = (transform.pixels(image, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, same)
+    assert first.shape == (3, 224, 224) and (first != other).any()
+    Image.fromarray(image).save(tmp_path / "image.png")
+    again = pv.create_transform(model)
+    np.testing.assert_array_equal(again.pixels(tmp_path / "image.png"), again.pixels(image))
+    with pytest.raises(UserError, match="it is not known what Linear expects"):
+        pv.create_transform(paddle.nn.Linear(2, 2))
+    with pytest.raises(UserError, match="cannot be read as an image"):
+        again("nowhere.png")

@@ -18,7 +18,7 @@ from paddle.nn import functional as F
 from ....runtime.transfers import constant
 from ...models.attention import head_dim
 from ...models.layers import LayerNorm, Linear
-from ..detector import dense, single_or_double, zeros
+from ..detector import dense, single_or_double, without_gradient, zeros
 from ..detr.transformer import xavier
 from .deformable import PointSampling, Sizes
 from .encoder import Attention, Mlp
@@ -184,7 +184,7 @@ class Decoder(nn.Layer):
             boxes.append(F.sigmoid(step + before_sigmoid(before)))
             logits.append(classify(x))
             before = F.sigmoid(step + before_sigmoid(references))
-            references = before.detach()
+            references = without_gradient(before)
         return Found(paddle.stack(logits), paddle.stack(boxes))
 
     def reset_classifier(self, classes: int) -> None:

@@ -18,7 +18,7 @@ from ....runtime.transfers import constant
 from ....tasks.model import Model
 from ...models.layers import Conv2D, LayerNorm
 from ..detections import Detections
-from ..detector import Detector, Outputs, Targets, single_or_double
+from ..detector import Detector, Outputs, Targets, single_or_double, without_gradient
 from ..detr.criterion import solver
 from ..detr.transformer import xavier
 from ..variants import RTDETR
@@ -136,10 +136,10 @@ class RtDetr(Detector):
         memory, grids = self.memory(images)
         starts, scores, chosen, content = self.select(memory, grids)
         denoising = targets.denoising if targets is not None else None
-        blocked, extra, begin, content = None, 0, starts.detach(), content.detach()
+        blocked, extra, begin, content = None, 0, without_gradient(starts), without_gradient(content)
         if denoising is not None:
             extra, blocked = denoising.labels.shape[1], denoising.blocked(self.num_queries).astype(starts.dtype)
-            table = self.denoising_class_embed.weight  # whose last row, the padding's, is read as zeros and does not learn
+            table = self.denoising_class_embed.weight  # of which the last row, the padding's, is read as zeros
             own = F.embedding(denoising.labels, table, padding_idx=table.shape[0] - 1)
             content = paddle.concat([own.astype(content.dtype), content], axis=1)
             begin = paddle.concat([denoising.boxes.astype(starts.dtype), begin], axis=1)

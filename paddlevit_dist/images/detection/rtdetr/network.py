@@ -234,7 +234,7 @@ class RtDetr(Detector):
 def _named(found: Found, begin: int, end: int | None, prefix: str = "") -> Outputs:
     """The outputs for the criterion, of the queries from ``begin`` to ``end``."""
     outputs = {}
-    for name, value in found._asdict().items():
+    for name, value in zip(Found._fields, found):  # Paddle 2.6 cannot write down _asdict
         if value is not None:
             is_of_all = name in ("logits", "boxes", "corners")
             part = value[:, :, begin:end] if is_of_all else value[:, begin:end]

@@ -178,7 +178,8 @@ class RtDetr(Detector):
         cells = self.enc_output(memory * inside)
         logits = self.enc_score_head(cells)  # (N, cells, classes)
         best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
-        first = (paddle.cumsum(paddle.ones_like(best[:, :1]), axis=0) - 1) * total  # an image's first cell, (N, 1)
+        images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
+        first = paddle.arange(images, dtype=best.dtype).unsqueeze(1) * total
         places = (best + first).flatten()
 
         def of_best(values: paddle.Tensor) -> paddle.Tensor:

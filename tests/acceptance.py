@@ -160,7 +160,7 @@ ROWS = [
     Row(
         "boxes around drawn shapes by RT-DETR, 2 processes",
         ["-cfg=configs/rtdetr_shapes.yaml"],
-        0.50,
+        0.85,
         720.0,
         nothing,
         metric="AP50",
@@ -168,7 +168,7 @@ ROWS = [
     Row(
         "boxes around drawn shapes by D-FINE, 2 processes",
         ["-cfg=configs/dfine_shapes.yaml"],
-        0.50,
+        0.85,
         720.0,
         nothing,
         metric="AP50",

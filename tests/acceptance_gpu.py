@@ -35,10 +35,12 @@ UPDATES = 5  # of each network of the zoo
 DIGITS = ("-cfg=vit_digits", "-num_workers=2", "REPORT_FREQ", "1", "REPORT", "false")
 ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 4 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 SHAPES = "DATA.SHAPES.TRAIN 64 DATA.SHAPES.VAL 16".split()
+SQUARES = "DATA.SHORTEST_SIDES [96] DATA.EVAL_SHORTEST_SIDE 96 MODEL.NUM_QUERIES 25".split()
 CROPS = "VOLUMES.OVERLAP 0.1 VOLUMES.CROP_SIZE [24,32,32] VOLUMES.UNET_DEPTH 2".split()
 TASKS = {
     "digits": ["-cfg=vit_digits"],
     "detr_shapes": ["-cfg=detr_shapes", *SHAPES],
+    "rtdetr_shapes": ["-cfg=rtdetr_shapes", *SHAPES, *SQUARES],
     "mask_rcnn_shapes": ["-cfg=mask_rcnn_shapes", *SHAPES],
     "segformer_shapes": ["-cfg=segformer_b0_shapes", *SHAPES],
     "minkunet": ["-cfg=minkunet14_synthetic_rooms", *ROOMS],
@@ -50,10 +52,35 @@ TASKS = {
 WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 # The recipe whose data a network of the zoo sees, by the beginning of its name; images of digits for all others.
 RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
+RECIPE_OF.update(dict.fromkeys(("rtdetr", "dfine"), "rtdetr_shapes"))
 RECIPE_OF.update(minkunet="minkunet", mink_classifier="solids", pointgroup="pointgroup", unet3d="landmarks")
 RECIPE_OF.update(dict.fromkeys(("fcn", "segformer", "upernet"), "segformer_shapes"))
-FAMILIES = ("cait", "convnext", "deit", "detr", "faster_rcnn", "mask_rcnn", "minkunet", "mixer", "pointgroup")
-FAMILIES += ("fcn", "mink_classifier", "mit", "pvt", "resnet", "segformer", "swin", "unet3d", "upernet", "vit")
+FAMILIES = (
+    "cait",
+    "convnext",
+    "deit",
+    "detr",
+    "dfine",
+    "faster_rcnn",
+    "hgnetv2",
+    "mask_rcnn",
+    "minkunet",
+    "mixer",
+    "pointgroup",
+)
+FAMILIES += (
+    "fcn",
+    "mink_classifier",
+    "mit",
+    "pvt",
+    "resnet",
+    "rtdetr",
+    "segformer",
+    "swin",
+    "unet3d",
+    "upernet",
+    "vit",
+)
 
 
 class Place(NamedTuple):

@@ -14,7 +14,7 @@ from paddlevit_dist.checkpoint import download
 _CONNECTS = re.compile(
     r"urllib\.request|http\.client|urlopen|create_connection|create_server|\.connect\(|getaddrinfo|gethostbyname|asyncio"
     r"|ftplib|smtplib|import (requests|httpx|huggingface_hub)|from (requests|httpx|huggingface_hub)|TCPStore|tcp_store"
-    r"|utils\.download|pretrained=True"
+    r"|utils\.download|vision\.models"
 )
 FETCHES = "checkpoint/download.py"
 

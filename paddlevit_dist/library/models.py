@@ -38,7 +38,7 @@ def create_model(
     """Build a model, with fresh weights or trained ones.
 
     Args:
-        name: one of ``list_models()``; with ``pretrained=True`` also the name of weights
+        name: one of ``list_models()``; where ``pretrained`` also the name of weights
             (``resnet50.a1_in1k``, ``hf:timm/resnet50.a1_in1k``), a run's folder, or weights that say how they were
             trained.
         num_classes: outputs of the classifier, 0 for the features alone; None: those of the weights, else 1,000.
@@ -157,7 +157,7 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
     """From an image to the model's input, as ``evaluate`` and ``predict`` make it for these weights.
 
     Args:
-        model: a classifier of ``create_model`` or of a run; or what ``create_model`` takes with ``pretrained=True``.
+        model: a classifier of ``create_model`` or of a run; or what ``create_model`` takes where ``pretrained``.
         training: crops, flips and augmentation of its recipe instead.
 
     Raises:

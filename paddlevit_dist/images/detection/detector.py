@@ -182,6 +182,12 @@ def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
     return x if x.dtype == paddle.float64 else x.astype("float32")
 
 
+def without_gradient(x: paddle.Tensor) -> paddle.Tensor:
+    """``x.detach()``. In a static graph it is detached from a copy: there Paddle 3.3 does not know that the two share
+    memory, and may write over it while the detached one is still to be read."""
+    return x.detach() if paddle.in_dynamic_mode() else x.clone().detach()
+
+
 def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:
     """The images ``rows`` of a batch (N, 3, H, W), with no more padding than these need.
 

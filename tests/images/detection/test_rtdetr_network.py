@@ -60,8 +60,7 @@ def targets_of(numbers, change=None):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_number_of_parameters_is_the_published_one(name):
     assert name in list_models()
-    with paddle.LazyGuard():  # shapes only, no memory
-        network = create_model(name, num_classes=80)
+    network = create_model(name, num_classes=80)
     state = {key: value for key, value in network.state_dict().items() if not key.endswith(("_mean", "_variance"))}
     millions = sum(int(np.prod(value.shape)) for value in state.values()) / 1e6
     assert PUBLISHED[name] - 0.5 < millions < PUBLISHED[name] + 1  # the tables round, or cut off
@@ -109,8 +108,7 @@ def test_queries_see_no_denoising_queries_but_their_own_group(name):
 
 @pytest.mark.parametrize("name", ["rtdetr_r50vd", "dfine_l"])
 def test_the_stem_and_batch_norms_of_a_large_backbone_do_not_learn(name):
-    with paddle.LazyGuard():
-        backbone = create_model(name).backbone
+    backbone = create_model(name).backbone
     learning = {key for key, value in backbone.named_parameters() if not value.stop_gradient}
     assert learning and not any(key.startswith(("conv1.", "bn1.", "stem.")) for key in learning)
     assert not any(".bn" in key for key in learning)
@@ -130,3 +128,24 @@ def test_what_is_exported_finds_what_the_network_finds(name):
         np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
         np.testing.assert_array_equal(found.labels, expected.labels)
         np.testing.assert_allclose(found.boxes, expected.boxes, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_graph_for_any_number_of_images_gives_the_same(name):
+    class Scores(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.network = network_of(name, "float32")
+
+        def forward(self, images):
+            outputs = self.network(images)
+            return outputs["logits"], outputs["boxes"]
+
+    plain, images = Scores(), images_of(3, "float32")
+    plain.eval()
+    with paddle.no_grad():
+        expected = plain(images)
+        shape = [paddle.static.InputSpec([None, 3, SIDE, SIDE], "float32")]
+        graph = paddle.jit.to_static(plain, shape, full_graph=True)
+        for part, found in zip(expected, graph(images), strict=True):
+            np.testing.assert_allclose(found.numpy(), part.numpy(), rtol=0, atol=2e-5)

@@ -18,7 +18,7 @@ from paddle.nn import functional as F
 from ....runtime.transfers import constant
 from ...models.attention import head_dim
 from ...models.layers import LayerNorm, Linear
-from ..detector import dense, single_or_double, zeros
+from ..detector import dense, single_or_double, without_gradient, zeros
 from ..detr.transformer import xavier
 from .deformable import PointSampling, Sizes
 from .encoder import Attention, Mlp
@@ -89,9 +89,9 @@ class DeformableAttention(nn.Layer):
             references: boxes (batch, queries, 4), centre, width and height as shares.
             memory: (batch, cells of all maps, dim); sizes: of the maps.
         """
-        batch, number, dim = queries.shape
-        values = self.value_proj(memory).reshape([batch, -1, self._heads, dim // self._heads])
-        per_head = [batch, number, self._heads, sum(self._points.numbers)]
+        _, number, dim = queries.shape  # of a graph the number of images is not known
+        values = self.value_proj(memory).reshape([-1, memory.shape[1], self._heads, dim // self._heads])
+        per_head = [-1, number, self._heads, sum(self._points.numbers)]
         offsets = single_or_double(self.sampling_offsets(queries)).reshape([*per_head, 2])
         weights = F.softmax(single_or_double(self.attention_weights(queries)).reshape(per_head), axis=-1)
         shares = constant(_shares, self._points).astype(offsets.dtype)  # (points, 1)
@@ -184,7 +184,7 @@ class Decoder(nn.Layer):
             boxes.append(F.sigmoid(step + before_sigmoid(before)))
             logits.append(classify(x))
             before = F.sigmoid(step + before_sigmoid(references))
-            references = before.detach()
+            references = without_gradient(before)
         return Found(paddle.stack(logits), paddle.stack(boxes))
 
     def reset_classifier(self, classes: int) -> None:

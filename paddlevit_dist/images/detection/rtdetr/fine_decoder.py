@@ -10,7 +10,7 @@ from paddle.nn import functional as F
 
 from ....runtime.transfers import constant
 from ...models.layers import LayerNorm, Linear
-from ..detector import single_or_double, zeros
+from ..detector import single_or_double, without_gradient, zeros
 from .decoder import DeformableAttention, Found, HeadMlp, Points, before_sigmoid, classifier
 from .deformable import Sizes
 from .distributions import Bins
@@ -94,11 +94,11 @@ class FineDecoder(nn.Layer):
             x = layer(x, position, references, memory, sizes, blocked)
             if anchors is None:
                 first_boxes = F.sigmoid(single_or_double(self.pre_bbox_head(x)) + before_sigmoid(references))
-                first_logits, anchors = classify(x), first_boxes.detach()
+                first_logits, anchors = classify(x), without_gradient(first_boxes)
             corners = single_or_double(refine(x + seen)) + corners
             boxes = self._boxes(anchors, corners)
             parts.append((classify(x) + judge(corners), boxes, corners))
-            references, seen = boxes.detach(), x.detach()
+            references, seen = without_gradient(boxes), without_gradient(x)
         logits, boxes, corners = (paddle.stack(part) for part in zip(*parts))
         return Found(logits, boxes, corners, first_logits, first_boxes, anchors)
 

@@ -18,7 +18,7 @@ from ....runtime.transfers import constant
 from ....tasks.model import Model
 from ...models.layers import Conv2D, LayerNorm
 from ..detections import Detections
-from ..detector import Detector, Outputs, Targets, single_or_double
+from ..detector import Detector, Outputs, Targets, single_or_double, without_gradient
 from ..detr.criterion import solver
 from ..detr.transformer import xavier
 from ..variants import RTDETR
@@ -137,10 +137,11 @@ class RtDetr(Detector):
         memory, grids = self.memory(images)
         starts, scores, chosen, content = self.select(memory, grids)
         denoising = targets.denoising if targets is not None else None
-        blocked, extra, begin, content = None, 0, starts.detach(), content.detach()
+        blocked, extra, begin, content = None, 0, without_gradient(starts), without_gradient(content)
         if denoising is not None:
             extra, blocked = denoising.labels.shape[1], denoising.blocked(self.num_queries).astype(starts.dtype)
-            own = self.denoising_class_embed(denoising.labels)
+            table = self.denoising_class_embed.weight  # of which the last row, the padding's, is read as zeros
+            own = F.embedding(denoising.labels, table, padding_idx=table.shape[0] - 1)
             content = paddle.concat([own.astype(content.dtype), content], axis=1)
             begin = paddle.concat([denoising.boxes.astype(starts.dtype), begin], axis=1)
         found = self.decoder(content, begin, memory, grids, blocked)
@@ -178,7 +179,8 @@ class RtDetr(Detector):
         cells = self.enc_output(memory * inside)
         logits = self.enc_score_head(cells)  # (N, cells, classes)
         best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
-        first = paddle.arange(memory.shape[0], dtype=best.dtype).unsqueeze(1) * total
+        images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
+        first = paddle.arange(images, dtype=best.dtype).unsqueeze(1) * total
         places = (best + first).flatten()
 
         def of_best(values: paddle.Tensor) -> paddle.Tensor:
@@ -214,7 +216,6 @@ class RtDetr(Detector):
         self.denoising_class_embed = nn.Embedding(
             outputs + 1,
             self.embed_dim,
-            padding_idx=outputs,
             weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0), trainable=self.denoising > 0),
         )
 
@@ -235,7 +236,7 @@ class RtDetr(Detector):
 def _named(found: Found, begin: int, end: int | None, prefix: str = "") -> Outputs:
     """The outputs for the criterion, of the queries from ``begin`` to ``end``."""
     outputs = {}
-    for name, value in found._asdict().items():
+    for name, value in zip(Found._fields, found):  # Paddle 2.6 cannot write down _asdict
         if value is not None:
             is_of_all = name in ("logits", "boxes", "corners")
             part = value[:, :, begin:end] if is_of_all else value[:, begin:end]

@@ -42,7 +42,7 @@ EXCEPTIONS = {
     ],
     "lines: images": [
         (30, "RoiAlign and assignments that wait less for a GPU"),
-        (2370, "RT-DETR, RT-DETRv2, D-FINE, HGNetV2, ResNet-vd, their losses, noise and names: detection/rtdetr/"),
+        (2400, "RT-DETR, RT-DETRv2, D-FINE, HGNetV2, ResNet-vd, their losses, noise and names: detection/rtdetr/"),
     ],
     "lines: volumes": [(5, "a meter of landmarks merges another's")],
     "lines: extensions, metrics, losses": [
@@ -52,7 +52,7 @@ EXCEPTIONS = {
     "lines: package": [
         (220, "types of keys and of extensions, less what they and other cuts made shorter"),
         (430, "for GPUs, as above: steps that are queued, biases, compiled passes, fewer waits"),
-        (2560, "real-time detectors, as above"),
+        (2600, "real-time detectors, as above"),
         (1320, "devices, and the package as a library: library/, and as above"),
     ],
     "files: package": [
@@ -66,9 +66,9 @@ EXCEPTIONS = {
         (130, "steps that a device makes or leaves out are those of the host, bit for bit; Ctrl-C of a terminal"),
         (335, "for GPUs, forced on a CPU: biases, compiled passes, waits, messages by pinned memory"),
         (1440, "devices on a made-up one, the library, its examples, what is installed without extras"),
-        (1400, "real-time detectors against golden files, brute force and other numbers of processes"),
+        (1480, "real-time detectors against golden files, brute force and other numbers of processes"),
     ],
-    "kB: English pages": [(5, "docs/library.md, docs/devices.md, less what README lost")],
+    "kB: English pages": [(6, "docs/library.md, docs/devices.md, less what README lost")],
 }
 # What stands between a size and its aim: what people would lose, and where it is. Its lines are counted (--names).
 STANDS = {

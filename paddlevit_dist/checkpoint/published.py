@@ -142,12 +142,10 @@ def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], N
     Raises:
         UserError: as ``local_copy`` and ``from_hub``.
     """
-    at_modelscope = address_of(source) if _at_modelscope(source, _FILE) else None
-    if at_modelscope or is_address(source):
-        return local_copy(at_modelscope or source, sha256, say=say)
     repository = _repository(source)
     if repository is None:
-        return None
+        address = source if is_address(source) else address_of(source)  # of ModelScope
+        return None if address is None else local_copy(address, sha256, say=say)
     _, mark, checksum = source.partition("#")
     return from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, say)
 

@@ -40,6 +40,15 @@ def program(name: str) -> ModuleType:
     return module
 
 
+def noisy_image(seed: int, number: int, height: int, width: int) -> np.ndarray:
+    """An image of DETR's and RT-DETR's files, float32 (3, height, width): squares of 16 pixels, with noise."""
+    random = recipe()._rng(seed, f"image{number}")
+    coarse = random.standard_normal((3, -(-height // 16), -(-width // 16))).astype(np.float32)
+    fine = random.standard_normal((3, height, width)).astype(np.float32)
+    coarse = coarse.repeat(16, axis=1).repeat(16, axis=2)[:, :height, :width]
+    return 2 * coarse + np.float32(0.5) * fine
+
+
 def weights(seed: int, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
     """A state of these shapes, float32."""
     make = recipe().golden_weight

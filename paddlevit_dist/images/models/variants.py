@@ -179,7 +179,7 @@ RESNET.update({f"{name}d": {**own, "is_vd": True} for name, own in RESNET.items(
 # PaddleClas, ppcls/arch/backbone/legendary_models/pp_hgnet_v2.py.
 HGNETV2: Variants = {
     "hgnetv2_b0": {},
-    "hgnetv2_b1": {"stem_dims": (24, 32), "dims": (64, 256, 512, 1024), "middle_dims": (32, 48, 96, 192)},
+    "hgnetv2_b1": {"stem_dims": (24, 32), "middle_dims": (32, 48, 96, 192)},
     "hgnetv2_b2": {
         "stem_dims": (24, 32),
         "depths": (1, 1, 3, 1),

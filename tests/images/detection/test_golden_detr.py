@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import paddle
 import pytest
-from support.golden import arrays, description, recipe
+from support.golden import arrays, description, noisy_image, recipe
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.steps import loss_of
@@ -69,14 +69,10 @@ def network_of(model, dtype):
 
 def batch_of(model, dtype):
     """Images, padded, and their sizes."""
-    about, rng = MODELS[model], recipe()._rng
+    about = MODELS[model]
     images = np.zeros((len(about["pictures"]), 3, *about["padded"]), dtype=np.float32)
     for number, (height, width) in enumerate(about["pictures"]):
-        random = rng(GOLDEN["seed"], f"image{number}")
-        coarse = random.standard_normal((3, -(-height // 16), -(-width // 16))).astype(np.float32)
-        fine = random.standard_normal((3, height, width)).astype(np.float32)
-        coarse = coarse.repeat(16, axis=1).repeat(16, axis=2)[:, :height, :width]
-        images[number, :, :height, :width] = 2 * coarse + np.float32(0.5) * fine
+        images[number, :, :height, :width] = noisy_image(GOLDEN["seed"], number, height, width)
     return paddle.to_tensor(images.astype(dtype)), paddle.to_tensor(np.array(about["pictures"], dtype=np.int64))
 
 

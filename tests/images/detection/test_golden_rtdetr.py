@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import paddle
 import pytest
-from support.golden import arrays, description, recipe
+from support.golden import arrays, description, noisy_image, recipe
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
@@ -124,14 +124,7 @@ def network_of(model, dtype):
 
 def batch_of(model, dtype, batch=0):
     """Images, already normalised, of one size."""
-    pictures, rng = MODELS[model]["batches"][batch]["pictures"], recipe()._rng
-    images = []
-    for number, height, width in pictures:
-        random = rng(GOLDEN["seed"], f"image{number}")
-        coarse = random.standard_normal((3, -(-height // 16), -(-width // 16))).astype(np.float32)
-        fine = random.standard_normal((3, height, width)).astype(np.float32)
-        coarse = coarse.repeat(16, axis=1).repeat(16, axis=2)[:, :height, :width]
-        images.append(2 * coarse + np.float32(0.5) * fine)
+    images = [noisy_image(GOLDEN["seed"], *own) for own in MODELS[model]["batches"][batch]["pictures"]]
     return paddle.to_tensor(np.stack(images).astype(dtype))
 
 

@@ -187,10 +187,6 @@ class Decoder(nn.Layer):
             references = without_gradient(before)
         return Found(paddle.stack(logits), paddle.stack(boxes))
 
-    def reset_classifier(self, classes: int) -> None:
-        dim = self.class_embed[0].weight.shape[0]
-        self.class_embed = nn.LayerList([classifier(dim, classes) for _ in self.layers])
-
 
 def classifier(dim: int, classes: int) -> nn.Layer:
     """A linear layer that begins with every class unlikely."""

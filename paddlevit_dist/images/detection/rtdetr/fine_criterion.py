@@ -106,12 +106,12 @@ class FineCriterion(VarifocalCriterion):
         most = targets.labels.shape[1]
         union = union_of(matches.object_of, most) if union is None else union
         truth = self.truth(targets, heads.boxes.dtype)
-        own, shared = matches.object_of, union
-        parts = [truth.rows_on_host(own).ravel(), truth.rows_on_host(shared).ravel(), np.array([(union < most).sum()])]
+        own = matches.object_of
+        parts = [truth.rows_on_host(own).ravel(), truth.rows_on_host(union).ravel(), np.array([(union < most).sum()])]
         own_rows, shared_rows, pairs = to_device_together(*parts)
-        wanted, shared_wanted = truth.of(own_rows.reshape(own.shape)), truth.of(shared_rows.reshape(shared.shape))
+        wanted, shared_wanted = truth.of(own_rows.reshape(own.shape)), truth.of(shared_rows.reshape(union.shape))
         queries = queries_of(targets) if self.noise else None
-        sizes = self._sizes(pairs, shared.size, queries, truth)
+        sizes = self._sizes(pairs, union.size, queries, truth)
         sums = {**self.class_sums(heads, wanted), **box_sums(heads.boxes, shared_wanted)}
         sums["pairs"] = sizes.pairs.astype(heads.boxes.dtype)
         layers = outputs["layer_logits"].shape[0]
@@ -134,10 +134,9 @@ class FineCriterion(VarifocalCriterion):
         """
         own = [pairs.astype("float64"), paddle.full([1], number, "float64") - pairs.astype("float64")]
         if queries is not None:
-            matched = truth.of(truth.rows(queries.objects)).matched.astype("float64") * queries.weights.astype(
-                "float64"
-            )
-            own += [matched.sum().reshape([1]), (queries.weights.astype("float64").sum() - matched.sum()).reshape([1])]
+            weights = queries.weights.astype("float64")
+            matched = (truth.of(truth.rows(queries.objects)).matched.astype("float64") * weights).sum()
+            own += [matched.reshape([1]), (weights.sum() - matched).reshape([1])]
         sizes = paddle.concat(own)
         if not is_on_gpu():
             meet()  # gloo ends a run that waits in it for long

@@ -110,7 +110,3 @@ class FineDecoder(nn.Layer):
         unit = anchors[..., 2:] / self._bins.reg_scale
         low, high = anchors[..., :2] - ways[..., :2] * unit, anchors[..., :2] + ways[..., 2:] * unit
         return paddle.concat([(low + high) / 2, high - low], axis=-1)
-
-    def reset_classifier(self, classes: int) -> None:
-        dim = self.class_embed[0].weight.shape[0]
-        self.class_embed = nn.LayerList([classifier(dim, classes) for _ in self.layers])

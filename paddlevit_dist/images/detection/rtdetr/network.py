@@ -174,7 +174,6 @@ class RtDetr(Detector):
                 f"the maps of these images have {total} cells, fewer than MODEL.NUM_QUERIES {self.num_queries}: lower "
                 "it, or take larger images"
             )
-        kept = single_or_double(memory)
         inside = constant(_inside, tuple(grids)).astype(memory.dtype)  # (1, cells, 1)
         cells = self.enc_output(memory * inside)
         logits = self.enc_score_head(cells)  # (N, cells, classes)
@@ -187,8 +186,9 @@ class RtDetr(Detector):
             return paddle.gather(values.flatten(0, 1), places).reshape([*best.shape, values.shape[-1]])
 
         content = of_best(cells)
-        anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(kept.dtype), best.flatten())
-        starts = single_or_double(self.enc_bbox_head(content)) + anchors.reshape([*best.shape, 4])
+        moves = single_or_double(self.enc_bbox_head(content))
+        anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(moves.dtype), best.flatten())
+        starts = moves + anchors.reshape([*best.shape, 4])
         return starts, of_best(logits), F.sigmoid(starts), content
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
@@ -212,7 +212,7 @@ class RtDetr(Detector):
         self.num_classes = num_classes
         outputs = max(num_classes, 1)
         self.enc_score_head = classifier(self.embed_dim, outputs)
-        self.decoder.reset_classifier(outputs)
+        self.decoder.class_embed = nn.LayerList([classifier(self.embed_dim, outputs) for _ in self.decoder.layers])
         self.denoising_class_embed = nn.Embedding(
             outputs + 1,
             self.embed_dim,
@@ -260,16 +260,20 @@ def _centres(grids: Sequence[tuple[int, int]]) -> np.ndarray:
     return np.concatenate(boxes)
 
 
+def _is_inside(boxes: np.ndarray) -> np.ndarray:
+    """bool (cells, 1)."""
+    return ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True)
+
+
 def _inside(grids: Sequence[tuple[int, int]]) -> np.ndarray:
-    boxes = _centres(grids)
-    return ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1).astype(np.float32).reshape(1, -1, 1)
+    """1 for cells that may be chosen, else 0, float32 (1, cells, 1)."""
+    return _is_inside(_centres(grids)).astype(np.float32)[None]
 
 
 def _anchors(grids: Sequence[tuple[int, int]]) -> np.ndarray:
     """Before the sigmoid; those at the border so large that the sigmoid is 1."""
     boxes = _centres(grids)
-    inside = ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True)
-    return np.where(inside, np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)
+    return np.where(_is_inside(boxes), np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)
 
 
 def _backbone(name: str, options: dict[str, Any]) -> Model:

@@ -119,8 +119,8 @@ def test_ranks_meet_two_updates_after_the_main_process_has_announced_it(seen):
     assert [of_rank["agreed"] for of_rank in seen] == [[3, 5, 7, 9]] * RANKS
 
 
-def meet_amid_signals(number: int) -> int:
-    """Meet so often while this process gets one signal after another; returns how many came."""
+def meet_amid_signals(wanted: int) -> int:
+    """Meet while each process gets one signal after another, until each has had so many; returns how many came."""
     from paddlevit_dist.runtime import signals
 
     signals.note_only()
@@ -135,7 +135,7 @@ def meet_amid_signals(number: int) -> int:
 
     sender = threading.Thread(target=send)
     sender.start()
-    for _ in range(number):
+    while min(paddlevit_dist.all_gather(signals._state.saves)) < wanted:
         paddlevit_dist.barrier()
     ended.set()
     sender.join()
@@ -144,8 +144,8 @@ def meet_amid_signals(number: int) -> int:
 
 def test_a_signal_amid_a_meeting_ends_nothing():
     """Paddle's store takes an interrupted system call for the loss of its connection."""
-    came = succeeded(run_workers("distributed.test_exchange:meet_amid_signals", 100, processes=2, timeout=60)).results
-    assert len(came) == 2 and min(came) > 20
+    came = succeeded(run_workers("distributed.test_exchange:meet_amid_signals", 20, processes=2, timeout=60)).results
+    assert len(came) == 2 and min(came) >= 20
 
 
 def gather_as_on_a_gpu(size: int):

@@ -1,0 +1,262 @@
+"""Image networks whose time is dense convolutions, ours against torch, on one thread: a training step, and a forward
+pass in evaluation.
+
+    python benchmarks/image_networks.py [--peer-python PYTHON] [--only NAME ...] [--rounds 7]
+
+- rtdetr: RT-DETR-R18 on 4 images of 320 pixels with 7 objects each, 100 denoising pairs, its losses and assignments
+- detr: DETR-R50 on 2 images of 320 pixels, likewise
+- upernet: UPerNet on Swin-T, 2 images of 256 pixels, 150 classes, both heads' cross-entropy at the labels' size
+- resnet50: ResNet-50 on 8 images of 224 pixels, cross-entropy
+
+Peers: transformers' networks of these names and sizes (ResNet-50: timm's), with their own losses. Weights are drawn;
+the optimizer is AdamW of each library, torch's fused. PYTHON has torch, transformers, timm and SciPy. Each side is a
+process of its own, with the variables of a tuned run and one thread.
+"""
+
+import argparse
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import rounds
+from rounds import Spread
+from smallest import sized
+
+OURS, PLAIN, TORCH = "ours", "Paddle's layers", "torch"
+TRAINING, EVALUATION = "training", "evaluation"
+CLASSES, OBJECTS = 80, 7
+
+
+class Size(NamedTuple):
+    """A network's input."""
+
+    batch: int
+    side: int
+
+
+SIZES = {
+    "rtdetr": sized(Size(4, 320), Size(1, 64)),
+    "detr": sized(Size(2, 320), Size(1, 64)),
+    "upernet": sized(Size(2, 256), Size(2, 64)),
+    "resnet50": sized(Size(8, 224), Size(1, 224)),
+}
+
+
+def images_of(name: str) -> np.ndarray:
+    size = SIZES[name]
+    return np.random.default_rng(0).standard_normal((size.batch, 3, size.side, size.side)).astype(np.float32)
+
+
+def labels_of(name: str) -> np.ndarray:
+    """A class for each pixel, in squares of 32, or for each image."""
+    size, generator = SIZES[name], np.random.default_rng(1)
+    if name == "resnet50":
+        return generator.integers(0, 1000, size.batch)
+    squares = generator.integers(0, 150, (size.batch, size.side // 32, size.side // 32))
+    return squares.repeat(32, axis=1).repeat(32, axis=2)
+
+
+def objects_of(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes (batch, objects, 4), centres, widths and heights as shares, and labels."""
+    generator, shape = np.random.default_rng(1), (SIZES[name].batch, OBJECTS, 2)
+    boxes = np.concatenate([generator.uniform(0.3, 0.7, shape), generator.uniform(0.1, 0.4, shape)], axis=-1)
+    return boxes.astype(np.float32), generator.integers(0, CLASSES, shape[:2])
+
+
+# ---- ours ----------------------------------------------------------------------------------------------------
+
+
+def our_steps(name: str) -> dict[str, Callable[[], Any]]:
+    import paddle
+
+    from paddlevit_dist.losses import resized_cross_entropy
+    from paddlevit_dist.models import create_model
+
+    paddle.seed(0)
+    names = {"rtdetr": "rtdetr_r18vd", "detr": "detr_resnet50", "upernet": "upernet_swin_tiny", "resnet50": "resnet50"}
+    options = {"rtdetr": {"num_classes": CLASSES}, "detr": {"num_classes": CLASSES}, "upernet": {"num_classes": 150}}
+    model = create_model(names[name], **options.get(name, {}))
+    images = paddle.to_tensor(images_of(name))
+    if name in ("rtdetr", "detr"):
+        loss = our_detection(name, names[name], model, images)
+    else:
+        labels = paddle.to_tensor(labels_of(name))
+
+        def loss() -> Any:
+            logits = model(images)
+            if name == "resnet50":
+                return paddle.nn.functional.cross_entropy(logits, labels)
+            parts = [weight * resized_cross_entropy(one, labels, 255) for weight, one in zip((1.0, 0.4), logits)]
+            return sum(parts) / labels.size
+
+    optimizer = paddle.optimizer.AdamW(1e-5, parameters=[p for p in model.parameters() if not p.stop_gradient])
+
+    def train() -> None:
+        model.train()
+        loss().backward()
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+
+    @paddle.no_grad()
+    def evaluate() -> None:
+        model.eval()
+        model(images)
+
+    return {TRAINING: train, EVALUATION: evaluate}
+
+
+def our_detection(name: str, variant: str, model: Any, images: Any) -> Callable[[], Any]:
+    """The losses as the trainer sums them up: new denoising queries in each step, assignments of all layers."""
+    import paddle
+
+    from paddlevit_dist.engine.steps import loss_of
+    from paddlevit_dist.images.detection.detector import Targets
+    from paddlevit_dist.images.detection.rtdetr.denoising import DenoisingQueries
+
+    criterion, generator = type(model).criterion(variant, CLASSES), np.random.default_rng(2)
+    shares, labels = objects_of(name)
+    side, number = images.shape[-1], len(labels)
+    corners = np.concatenate([shares[..., :2] - shares[..., 2:] / 2, shares[..., :2] + shares[..., 2:] / 2], -1) * side
+    counts = [OBJECTS] * number
+
+    def loss() -> Any:
+        batch = {"boxes": corners, "labels": labels, "sizes": np.full((number, 2), side)}
+        if criterion.noise:
+            drawn = [criterion.noise.draw(*one, (side, side), generator) for one in zip(corners, labels)]
+            batch.update(criterion.noise.collate(drawn, counts, OBJECTS))
+        on_device = {key: paddle.to_tensor(value) for key, value in batch.items()}
+        noise = DenoisingQueries.of(on_device) if criterion.noise else None
+        given = [on_device[key] for key in ("boxes", "labels", "sizes")]
+        targets = Targets(*given, np.array(counts), denoising=noise)
+        terms = criterion.terms(model(images, given[2], targets), targets)
+        return loss_of(terms, criterion.counts(batch), 1, 1)
+
+    return loss
+
+
+# ---- torch ---------------------------------------------------------------------------------------------------
+
+
+def torch_network(name: str) -> Any:
+    import transformers
+
+    if name == "resnet50":
+        import timm
+
+        return timm.create_model("resnet50")
+    if name == "rtdetr":
+        small = {"hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2], "layer_type": "basic"}
+        backbone = transformers.RTDetrResNetConfig(**small, out_features=["stage2", "stage3", "stage4"])
+        config = {"encoder_in_channels": [128, 256, 512], "decoder_layers": 3, "hidden_expansion": 0.5}
+        config = transformers.RTDetrConfig(backbone_config=backbone, num_labels=CLASSES, **config)
+        return transformers.RTDetrForObjectDetection(config)
+    if name == "detr":
+        backbone = transformers.ResNetConfig(out_features=["stage4"])
+        config = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
+        config = transformers.DetrConfig(backbone_config=backbone, num_labels=CLASSES, **config)
+        model: Any = transformers.DetrForObjectDetection(config)
+        for place, parameter in model.model.backbone.named_parameters():  # by the names that it looks for, it freezes all
+            parameter.requires_grad_("embedder" not in place and "stages.0" not in place)
+        return model
+    backbone = transformers.SwinConfig(out_features=["stage1", "stage2", "stage3", "stage4"])
+    config = transformers.UperNetConfig(backbone_config=backbone, num_labels=150, auxiliary_in_channels=384)
+    return transformers.UperNetForSemanticSegmentation(config)
+
+
+def torch_steps(name: str) -> dict[str, Callable[[], Any]]:
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model, images = torch_network(name), torch.from_numpy(images_of(name))
+    if name in ("rtdetr", "detr"):
+        found = zip(*map(torch.from_numpy, objects_of(name)))
+        labels: Any = [{"boxes": boxes, "class_labels": classes} for boxes, classes in found]
+    else:
+        labels = torch.from_numpy(labels_of(name))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
+
+    def train() -> None:
+        model.train()
+        if name == "resnet50":
+            torch.nn.functional.cross_entropy(model(images), labels).backward()
+        else:
+            model(pixel_values=images, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    @torch.no_grad()
+    def evaluate() -> None:
+        model.eval()
+        model(images)
+
+    return {TRAINING: train, EVALUATION: evaluate}
+
+
+# ---- both ----------------------------------------------------------------------------------------------------
+
+
+def serve(library: str, name: str) -> None:
+    """A contender's process: a line for each step that is asked for, with the seconds of both."""
+    steps = (torch_steps if library == TORCH else our_steps)(name)
+    print(json.dumps({"ready": True}), flush=True)
+    for _ in sys.stdin:
+        seconds = {}
+        for kind, step in steps.items():
+            started = time.perf_counter()
+            step()
+            seconds[kind] = time.perf_counter() - started
+        print(json.dumps(seconds), flush=True)
+
+
+def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
+    from scaling import Group, group_environments, started
+
+    from paddlevit_dist.cpu_kernels.accelerate import PLAIN_LAYERS
+
+    pythons = {OURS: sys.executable, PLAIN: sys.executable}
+    if options.peer_python:
+        pythons[TORCH] = options.peer_python
+    groups = {}
+    for library, python in pythons.items():
+        (environment,) = group_environments(OURS, 1)
+        own = {**environment, **({PLAIN_LAYERS: "1"} if library == PLAIN else {})}
+        groups[library] = Group(python, ["--serve", library, name], [own], __file__)
+    with started(groups):
+        turns = {library: functools.partial(lambda group: group.ask()[0], group) for library, group in groups.items()}
+        taken = rounds.interleave(turns, options.rounds, warm_up=2)
+    size, result = SIZES[name], {}
+    for kind in (TRAINING, EVALUATION):
+        seconds = {library: [one[kind] for one in values] for library, values in taken.items()}
+        rows = [
+            [library, Spread.of(values).text(1e3, 0), rounds.ratios(values, seconds[OURS]).text()]
+            for library, values in seconds.items()
+        ]
+        title = f"{name}, {kind}: {size.batch} x {size.side} pixels, one thread, {options.rounds} rounds"
+        rounds.table(title, ["", "ms", "times ours"], rows)
+        for library, word in ((PLAIN, "plain"), (TORCH, "torch")):
+            if library in seconds:
+                result[f"{name}_{kind}_over_{word}"] = rounds.ratios(seconds[library], seconds[OURS]).median
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", default="", help="an interpreter that has torch, transformers, timm and SciPy")
+    parser.add_argument("--only", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--serve", nargs=2, default=None, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(*options.serve)
+        return
+    rounds.print_machine()
+    rounds.print_result({key: value for name in options.only for key, value in measure(name, options).items()})
+
+
+if __name__ == "__main__":
+    main()

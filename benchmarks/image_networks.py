@@ -9,7 +9,7 @@ pass in evaluation.
 - resnet50: ResNet-50 on 8 images of 224 pixels, cross-entropy
 
 Peers: transformers' networks of these names and sizes (ResNet-50: timm's), with their own losses. Weights are drawn;
-the optimizer is AdamW of each library, torch's fused. PYTHON has torch, transformers, timm and SciPy. Each side is a
+the optimizer is the trainer's AdamW and torch's fused one. PYTHON has torch, transformers, timm and SciPy. Each side is a
 process of its own, with the variables of a tuned run and one thread.
 """
 
@@ -73,6 +73,7 @@ def objects_of(name: str) -> tuple[np.ndarray, np.ndarray]:
 def our_steps(name: str) -> dict[str, Callable[[], Any]]:
     import paddle
 
+    from paddlevit_dist.engine.fused_optimizers import FusedAdamW
     from paddlevit_dist.losses import resized_cross_entropy
     from paddlevit_dist.models import create_model
 
@@ -93,7 +94,9 @@ def our_steps(name: str) -> dict[str, Callable[[], Any]]:
             parts = [weight * resized_cross_entropy(one, labels, 255) for weight, one in zip((1.0, 0.4), logits)]
             return sum(parts) / labels.size
 
-    optimizer = paddle.optimizer.AdamW(1e-5, parameters=[p for p in model.parameters() if not p.stop_gradient])
+    parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
+    groups = [{"params": parameters, "weight_decay": 0.01}]
+    optimizer = FusedAdamW({parameter.name: 0.01 for parameter in parameters}, learning_rate=1e-5, parameters=groups)
 
     def train() -> None:
         model.train()

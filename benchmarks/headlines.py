@@ -154,6 +154,15 @@ HEADLINES = (
         2.05,
         240,
     ),
+    Headline(
+        "RT-DETR-R18 at 320 pixels, a training step: torch / ours",
+        f"image_networks.py --only rtdetr --rounds 5 {PEER}",
+        f"image_networks.py {PEER}",
+        "rtdetr_training_over_torch",
+        ">= 1.2",
+        1.22,
+        180,
+    ),
 )
 # Without a headline: minutes to hours each.
 ONLY_WHOLE = (

@@ -9,8 +9,8 @@ pass in evaluation.
 - resnet50: ResNet-50 on 8 images of 224 pixels, cross-entropy
 
 Peers: transformers' networks of these names and sizes (ResNet-50: timm's), with their own losses. Weights are drawn;
-the optimizer is the trainer's AdamW and torch's fused one. PYTHON has torch, transformers, timm and SciPy. Each side is a
-process of its own, with the variables of a tuned run and one thread.
+the optimizer is the trainer's AdamW and torch's fused one. PYTHON has torch, transformers, timm and SciPy. Each side is
+a process of its own, with the variables of a tuned run and one thread.
 """
 
 import argparse

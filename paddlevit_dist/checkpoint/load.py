@@ -25,6 +25,8 @@ _IN_PADDLE_LAYOUT = {
     "PaddleViT": True,
     "Google": True,
     "Hugging Face": False,
+    "Hugging Face's DINO, CLIP and SigLIP": False,
+    "Hugging Face's DINOv3 with biases": False,
     "torchvision": False,
     "the authors'": False,
 }

@@ -26,7 +26,7 @@ class DistilledDeiT(DeiT):
 
     variants = DISTILLED_DEIT
     classifier_layers = ("head", "head_dist")
-    num_prefix_tokens = 2
+    extra_tokens = 1
     distilled_training = False
 
     def create_tokens(self) -> None:

@@ -213,20 +213,22 @@ class PatchEmbedding(nn.Layer):
     its pixels whatever the patch size and the number of channels (the convention of the original JAX models).
     """
 
-    def __init__(self, image_size: int | tuple[int, int], patch_size: int, in_channels: int, embed_dim: int):
+    def __init__(
+        self,
+        image_size: int | tuple[int, int],
+        patch_size: int,
+        in_channels: int,
+        embed_dim: int,
+        bias: bool = True,
+    ):
         super().__init__()
         self.image_size = as_pair(image_size)
         self.patch_size = patch_size
         _check_divisible(self.image_size, patch_size)
         self.grid = (self.image_size[0] // patch_size, self.image_size[1] // patch_size)  # patches down, across
         fan_in = in_channels * patch_size * patch_size
-        self.proj = nn.Conv2D(
-            in_channels,
-            embed_dim,
-            patch_size,
-            stride=patch_size,
-            **starting_values(math.sqrt(1.0 / fan_in)),
-        )
+        start = {**starting_values(math.sqrt(1.0 / fan_in)), **({} if bias else {"bias_attr": False})}
+        self.proj = nn.Conv2D(in_channels, embed_dim, patch_size, stride=patch_size, **start)
 
     def forward(self, x):
         if tuple(x.shape[-2:]) != self.image_size:

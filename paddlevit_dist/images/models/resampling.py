@@ -79,6 +79,30 @@ def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
+ANTIALIASED, BICUBIC, OFFSET = "antialiased", "bicubic", "offset"
+
+
+def resampling_matrix(kind: str, old_size: int, new_size: int, dtype: str) -> np.ndarray:
+    """(new_size, old_size): each row the weights of the old samples in a new one, of positions at other sizes.
+
+    "antialiased": ``bicubic_matrix``, timm's. "bicubic": four neighbours with a = -3/4, those beyond the border being the
+    border's, as PyTorch and Paddle interpolate. "offset": the same with the scale (new_size + 0.1) / old_size of
+    DINOv2's authors, whose samples lie a little nearer to one another.
+    """
+    if kind == ANTIALIASED:
+        return bicubic_matrix(old_size, new_size).astype(dtype)
+    centres = (np.arange(new_size) + 0.5) * old_size / (new_size + (0.1 if kind == OFFSET else 0.0)) - 0.5
+    first = np.floor(centres).astype(np.int64)
+    matrix = np.zeros((new_size, old_size))
+    for tap in range(-1, 3):
+        distance = np.abs(centres - (first + tap))
+        near = 1.25 * distance**3 - 2.25 * distance**2 + 1.0
+        far = -0.75 * (distance**3 - 5.0 * distance**2 + 8.0 * distance - 4.0)
+        places = np.clip(first + tap, 0, old_size - 1)
+        np.add.at(matrix, (np.arange(new_size), places), np.where(distance <= 1.0, near, far))
+    return matrix.astype(dtype)
+
+
 def _prefix_and_grid(
     num_tokens: int, num_prefix_tokens: int, new_grid: tuple[int, int]
 ) -> tuple[int, tuple[int, int] | None]:

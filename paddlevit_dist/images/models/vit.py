@@ -4,19 +4,26 @@ Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, ta
 Touvron et al., DeiT, 2021. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ...runtime import autocast
 from ...runtime.errors import UserError
+from ...runtime.transfers import constant
 from . import key_names
 from .attention import MultiHeadAttention, attend
 from .classifier import Classifier
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
-from .resampling import resize_position_embedding
+from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
 from .variants import VIT
+from .vit_blocks import AttentionPool, ExtendedBlock, Extras, Grid, check
+
+POOLS, RESAMPLINGS = ("token", "average", "attention"), (BICUBIC, ANTIALIASED, OFFSET)
+_POSITIONS = ("all", "patches")
 
 
 class Attention(MultiHeadAttention):
@@ -50,19 +57,29 @@ class Block(nn.Layer):
 
 
 class VisionTransformer(Classifier):
-    """ViT classifier.
+    """ViT classifier, and what has been made of it: DINOv2 and DINOv3, CLIP, SigLIP, EVA-02.
 
-    Args, besides those of ``Classifier``:
+    Args, besides those of ``Classifier`` and, from ``init_values`` to ``rotary``, of ``vit_blocks.Extras``:
         embed_dim, depth, num_heads: dimensions of the encoder.
         attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
-        any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full;
-            position embeddings are interpolated bicubically to their grid, as in mmsegmentation.
+        any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
+        resampling: how position embeddings are interpolated to their grid, see ``resampling_matrix``.
+        mlp_multiple: the hidden width of an MLP is rounded up to a multiple of it.
+        qkv_bias: also "queries and values".
+        class_token, registers: learnt tokens in front of the patches: one, and how many behind it.
+        positions: "all" tokens have a learnt position, or "patches", or None.
+        patch_bias: of the embedding of patches.
+        pool: what the classifier reads: the first "token", the "average" of the patches, or "attention" to all tokens.
+        pool_norm: the norm follows that average, not the last block.
+        pre_norm: a norm precedes the first block.
+        feature_depths: the blocks, from 1, after which ``features`` has a map; None: each quarter of them.
+        norm_features: the last norm is on each of these maps.
     """
 
     variants = VIT
     key_maps = key_names.VIT
     layer_names = r"blocks\.\d+"
-    num_prefix_tokens = 1  # learnt tokens in front of the patches
+    extra_tokens = 0  # in front of the patches, beside a class token and registers
 
     def __init__(
         self,
@@ -74,89 +91,148 @@ class VisionTransformer(Classifier):
         num_heads: int = 12,
         attn_head_size: int | None = None,
         any_size: bool = False,
+        resampling: str = BICUBIC,
         mlp_ratio: float = 4.0,
-        qkv_bias: bool = True,
+        mlp_multiple: int = 1,
+        qkv_bias: bool | str = True,
+        class_token: bool = True,
+        registers: int = 0,
+        positions: str | None = "all",
+        patch_bias: bool = True,
+        pool: str = "token",
+        pool_norm: bool = False,
+        pre_norm: bool = False,
+        feature_depths: Sequence[int] | None = None,
+        norm_features: bool = False,
         in_channels: int = 3,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         drop_path: float = 0.0,
+        **extras: Any,
     ):
         super().__init__()
-        self.embed_dim, self.any_size = embed_dim, any_size
-        self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim)
-        self.image_size = self.patch_embed.image_size
-        self.in_channels = in_channels
+        self.embed_dim, self.any_size, self.resampling = embed_dim, any_size, resampling
+        self.has_class_token, self.registers, self.positions = class_token, registers, positions
+        self.pool, self.norm_features = pool, norm_features
+        self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim, bias=patch_bias)
+        self.image_size, self.in_channels = self.patch_embed.image_size, in_channels
         self.num_patches = self.patch_embed.grid[0] * self.patch_embed.grid[1]
         self.create_tokens()
-        self.pos_embed = self.create_parameter(
-            [1, self.num_prefix_tokens + self.num_patches, embed_dim], default_initializer=TruncatedNormal()
-        )
+        if positions is not None:
+            rows = self.num_patches + self._placed_tokens
+            self.pos_embed = self.create_parameter([1, rows, embed_dim], default_initializer=TruncatedNormal())
         self.pos_drop = nn.Dropout(dropout)
-        self.blocks = nn.LayerList(
-            [
-                Block(
-                    embed_dim,
-                    mlp_dim=int(embed_dim * mlp_ratio),
-                    num_heads=num_heads,
-                    head_dim=_head_dim(embed_dim, num_heads, attn_head_size),
-                    qkv_bias=qkv_bias,
-                    dropout=dropout,
-                    attention_dropout=attention_dropout,
-                    drop_path=rate,
-                )
-                for rate in drop_path_rates(drop_path, depth)
-            ]
-        )
-        self.norm = LayerNorm(embed_dim, epsilon=1e-6)
-        self.feature_blocks = sorted({depth * quarter // 4 for quarter in (1, 2, 3, 4)} - {0})  # from 1
+        own = Extras(**extras)
+        self.norm_pre = LayerNorm(embed_dim, epsilon=own.norm_epsilon) if pre_norm else nn.Identity()
+        hidden = -(-int(embed_dim * mlp_ratio) // mlp_multiple) * mlp_multiple
+        head_dim = _head_dim(embed_dim, num_heads, attn_head_size)
+        check(own, head_dim)
+        self._is_extended = own != Extras() or isinstance(qkv_bias, str)
+        attention = {"num_heads": num_heads, "head_dim": head_dim, "qkv_bias": qkv_bias}
+        attention["attention_dropout"] = attention_dropout
+        if self._is_extended:
+            attention["extras"] = own
+        kind: Any = ExtendedBlock if self._is_extended else Block
+        rates = drop_path_rates(drop_path, depth)
+        self.blocks = nn.LayerList([kind(embed_dim, hidden, dropout, rate, **attention) for rate in rates])
+        norm = LayerNorm(embed_dim, epsilon=own.norm_epsilon)
+        self.norm, self.fc_norm = (nn.Identity(), norm) if pool_norm else (norm, nn.Identity())
+        if pool == "attention":
+            self.attn_pool = AttentionPool(embed_dim, num_heads, hidden, own)
+        self.feature_blocks = list(feature_depths or sorted({depth * part // 4 for part in (1, 2, 3, 4)} - {0}))
         self.feature_strides = (patch_size,) * len(self.feature_blocks)
         self.feature_channels = (embed_dim,) * len(self.feature_blocks)
+        self._check(depth, pool_norm)
         self.reset_classifier(num_classes)
+
+    @classmethod
+    def options(cls) -> dict[str, Any]:
+        own = {name: value for name, value in super().options().items() if name != "extras"}
+        return {**own, **Extras()._asdict()}
+
+    def _check(self, depth: int, pool_norm: bool) -> None:
+        for name, words in (("pool", POOLS), ("positions", (*_POSITIONS, None)), ("resampling", RESAMPLINGS)):
+            if getattr(self, name) not in words:
+                raise UserError(f"option {name} '{getattr(self, name)}' is not known: expected one of {list(words)}")
+        if not all(1 <= block <= depth for block in self.feature_blocks):
+            raise UserError(f"option feature_depths {self.feature_blocks}: expected numbers of blocks from 1 to {depth}")
+        if self.pool == "token" and not self.has_class_token:
+            raise UserError("option pool 'token' needs the class token: set class_token, or take 'average'")
+        if pool_norm and self.pool != "average":
+            raise UserError(f"option pool_norm is for pool 'average', not '{self.pool}'")
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """Learnt tokens in front of the patches."""
+        return int(self.has_class_token) + self.registers + self.extra_tokens
+
+    @property
+    def _placed_tokens(self) -> int:
+        """How many of them have a position."""
+        return self.num_prefix_tokens if self.positions == "all" else 0
 
     def create_tokens(self) -> None:
         """Create the learnt tokens that precede the patches."""
-        self.cls_token = self.create_parameter([1, 1, self.embed_dim], default_initializer=TruncatedNormal())
+        if self.has_class_token:
+            self.cls_token = self.create_parameter([1, 1, self.embed_dim], default_initializer=TruncatedNormal())
+        if self.registers:
+            size = [1, self.registers, self.embed_dim]
+            self.reg_token = self.create_parameter(size, default_initializer=TruncatedNormal())
 
     def forward_features(self, x):
-        """The normalised class token (batch, embed_dim) of images (batch, in_channels, height, width)."""
-        return self.norm(self.first_tokens(x)[:, 0])  # normalising only the token that is read
+        """What the classifier reads, (batch, embed_dim), of images (batch, in_channels, height, width)."""
+        if self.pool == "token":
+            return self.norm(self.first_tokens(x)[:, 0])  # normalising only the token that is read
+        tokens = self.tokens(x)
+        if self.pool == "attention":
+            return self.attn_pool(tokens)
+        return self.fc_norm(tokens[:, self.num_prefix_tokens :].mean(axis=1))
+
+    def tokens(self, x):
+        """All tokens (batch, prefix tokens + patches, embed_dim), normalised unless the norm follows the pool."""
+        return self.norm(self.encode(x))
 
     def encode(self, x):
         """All tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalised."""
-        x = self._tokens(x)
+        grid, x = self._grid(x), self.embedded(x)
         for block in self.blocks:
-            x = block(x)
+            x = self._pass(block, x, grid)
         return x
 
     def first_tokens(self, x):
         """The learnt tokens (batch, prefix tokens, embed_dim) after the last block, not normalised."""
-        x = self._tokens(x)
+        grid, x = self._grid(x), self.embedded(x)
         blocks = list(self.blocks)
         for block in blocks[:-1]:
-            x = block(x)
-        return blocks[-1](x, self.num_prefix_tokens)
+            x = self._pass(block, x, grid)
+        return self._pass(blocks[-1], x, grid, self.num_prefix_tokens)
 
     def features(self, x, sizes=None) -> list[paddle.Tensor]:
-        """The patches after each quarter of the blocks, without the tokens in front; all of one stride."""
+        """The patches after each of ``feature_depths``, without the tokens in front; all of one stride."""
         grid, maps = self._grid(x), []
-        x = self._tokens(x)
+        x = self.embedded(x)
         for index, block in enumerate(self.blocks):
-            x = block(x)
+            x = self._pass(block, x, grid)
             if index + 1 in self.feature_blocks:
-                patches = x[:, self.num_prefix_tokens :].transpose([0, 2, 1])  # (batch, embed_dim, patches)
-                maps.append(patches.reshape([0, 0, *grid]))
+                patches = (self.norm(x) if self.norm_features else x)[:, self.num_prefix_tokens :]
+                maps.append(patches.transpose([0, 2, 1]).reshape([0, 0, *grid]))  # (batch, embed_dim, *grid)
         return maps
 
-    def _tokens(self, x):
+    def _pass(self, block, x, grid: tuple[int, int], count: int | None = None):
+        return block(x, Grid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)
+
+    def embedded(self, x):
         """All tokens (batch, prefix tokens + patches, embed_dim) before the first block."""
-        positions = self._positions(self._grid(x))
+        positions = None if self.positions is None else self._positions(self._grid(x))
         if self.any_size:
             down, across = (-side % self.patch_embed.patch_size for side in x.shape[2:])
             x = self.patch_embed.embed(F.pad(x, [0, across, 0, down]) if down or across else x)
         else:
             x = self.patch_embed(x)  # (batch, patches, embed_dim)
+        x = x + positions if self.positions == "patches" else x
         tokens = [token.astype(x.dtype).expand([x.shape[0], -1, -1]) for token in self.prefix_tokens()]
-        return self.pos_drop(paddle.concat([*tokens, x], axis=1) + positions)
+        x = paddle.concat([*tokens, x], axis=1) if tokens else x
+        return self.norm_pre(self.pos_drop(x + positions if self.positions == "all" else x))
 
     def _grid(self, images) -> tuple[int, int]:
         """Patches down and across."""
@@ -166,28 +242,33 @@ class VisionTransformer(Classifier):
         return height, width
 
     def _positions(self, grid: tuple[int, int]):
-        """The position embedding (1, prefix tokens + patches, embed_dim) of a grid."""
+        """The position embedding (1, prefix tokens + patches, embed_dim) of a grid, without the prefix if it has none."""
         own = self.patch_embed.grid
         if grid == own:
             return self.pos_embed
-        prefix, patches = self.pos_embed.split([self.num_prefix_tokens, -1], axis=1)
-        patches = patches.reshape([1, *own, self.embed_dim]).transpose([0, 3, 1, 2])
-        patches = F.interpolate(patches, size=list(grid), mode="bicubic", align_corners=False)
-        return paddle.concat([prefix, patches.flatten(2).transpose([0, 2, 1])], axis=1)
+        dtype = "float64" if self.pos_embed.dtype == paddle.float64 else "float32"
+        kinds = [(self.resampling, old, new, dtype) for old, new in zip(own, grid)]
+        down, across = (constant(resampling_matrix, *kind) for kind in kinds)
+        prefix, patches = self.pos_embed[:, : self._placed_tokens], self.pos_embed[0, self._placed_tokens :]
+        with autocast.off():
+            patches = down @ patches.astype(dtype).reshape([own[0], -1])  # (height, old width * embed_dim)
+            patches = across @ patches.reshape([grid[0], own[1], self.embed_dim])  # (height, width, embed_dim)
+        patches = patches.reshape([1, -1, self.embed_dim]).astype(prefix.dtype)
+        return paddle.concat([prefix, patches], axis=1) if self._placed_tokens else patches
 
     def prefix_tokens(self):
-        """The learnt tokens (1, 1, embed_dim) that precede the patches, in order."""
-        return [self.cls_token]
+        """The learnt tokens (1, n, embed_dim) that precede the patches, in order."""
+        return [getattr(self, name) for name in ("cls_token", "reg_token") if hasattr(self, name)]
 
     def no_weight_decay(self) -> tuple[str, ...]:
         """As in timm, and in big_vision, which decays kernels alone (``wd_mults`` of its ``optax.py``)."""
-        return ("pos_embed", "cls_token")
+        return ("pos_embed", "cls_token", "reg_token", "attn_pool.latent")
 
     def resize_parameter(self, name: str, value):
         """The position embedding is resampled to the grid of this model's image size."""
         if name != "pos_embed":
             return None
-        return resize_position_embedding(value, self.patch_embed.grid, self.num_prefix_tokens)
+        return resize_position_embedding(value, self.patch_embed.grid, self._placed_tokens)
 
 
 def _head_dim(embed_dim: int, num_heads: int, attn_head_size: int | None) -> int:

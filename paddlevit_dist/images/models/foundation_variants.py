@@ -1,0 +1,161 @@
+"""Vision Transformers that were trained on hundreds of millions of images, under timm's names: DINOv2 and DINOv3, SigLIP,
+CLIP, EVA-02, and timm's own with registers.
+
+Sources: Oquab et al., DINOv2, arXiv 2304.07193, table 18; Darcet et al., Vision Transformers Need Registers, arXiv
+2309.16588; Siméoni et al., DINOv3, arXiv 2508.10104, table 2; Zhai et al., SigLIP, arXiv 2303.15343; Tschannen et al.,
+SigLIP 2, arXiv 2502.14786; Radford et al., CLIP, arXiv 2103.00020, table 20; Cherti et al., arXiv 2212.07143; Fang et al.,
+EVA-02, arXiv 2303.11331, table 2; Alabdulmohsin et al., SoViT, arXiv 2305.13035.
+"""
+
+from typing import Any, NamedTuple
+
+Variants = dict[str, dict[str, Any]]
+
+CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+
+
+class _Size(NamedTuple):
+    embed_dim: int
+    depth: int
+    num_heads: int
+    mlp_ratio: float = 4.0
+
+
+_SIZES = {
+    "tiny": _Size(192, 12, 3),
+    "little": _Size(320, 14, 5, 5.6),
+    "small": _Size(384, 12, 6),
+    "medium": _Size(512, 12, 8),
+    "mediumd": _Size(512, 20, 8),
+    "betwixt": _Size(640, 12, 10),
+    "base": _Size(768, 12, 12),
+    "large": _Size(1024, 24, 16),
+    "so400m": _Size(1152, 27, 16, 3.7362),
+    "huge": _Size(1280, 32, 16),
+    "giantopt": _Size(1536, 40, 16),
+}
+# Taken at any size, with positions resampled as timm does.
+_ANY_SIZE = {"any_size": True, "resampling": "antialiased"}
+
+
+def _of(size: str | _Size, side: int, patch: int, **options: Any) -> dict[str, Any]:
+    dimensions = _SIZES[size] if isinstance(size, str) else size
+    return {**dimensions._asdict(), "image_size": side, "patch_size": patch, **_ANY_SIZE, **options}
+
+
+def _dinov2() -> Variants:
+    found = {}
+    for size in ("small", "base", "large", "giant"):
+        own: dict[str, Any] = {"init_values": 1e-5}
+        dimensions: str | _Size = size
+        if size == "giant":
+            dimensions, own = _Size(1536, 40, 24, 2.66667), {**own, "gate": "packed"}
+        found[f"vit_{size}_patch14_dinov2"] = _of(dimensions, 518, 14, **own)
+        found[f"vit_{size}_patch14_reg4_dinov2"] = _of(dimensions, 518, 14, registers=4, positions="patches", **own)
+    return found
+
+
+def _dinov3() -> Variants:
+    base = {"registers": 4, "positions": None, "rotary": "axial", "init_values": 1e-5, "norm_epsilon": 1e-5}
+    base = {**base, "pool": "average"}
+    gated = {**base, "gate": "separate", "mlp_multiple": 8}
+    found = {}
+    for bias, ending in ((False, ""), ("queries and values", "_qkvb")):
+        for size in ("small", "base", "large"):
+            found[f"vit_{size}_patch16_dinov3{ending}"] = _of(size, 256, 16, qkv_bias=bias, **base)
+        for name, dimensions in (("small_plus", _SIZES["small"]), ("huge_plus", _Size(1280, 32, 20))):
+            found[f"vit_{name}_patch16_dinov3{ending}"] = _of(dimensions, 256, 16, qkv_bias=bias, **gated)
+    found["vit_tiny_patch16_dinov3_qkvb"] = _of("tiny", 256, 16, qkv_bias="queries and values", **base)
+    found["vit_7b_patch16_dinov3"] = _of(
+        _Size(4096, 40, 32, 2.0), 256, 16, qkv_bias=False, **{**gated, "mlp_multiple": 64}
+    )
+    return found
+
+
+_SIGLIP_SIZES = {
+    ("base", 16): (224, 256, 384, 512),
+    ("base", 32): (256,),
+    ("large", 16): (256, 384, 512),
+    ("so400m", 14): (224, 378, 384),
+    ("so400m", 16): (256, 384, 512),
+    ("giantopt", 16): (256, 384),
+}
+_GAP_ALONE = {("so400m", 14): (448, 896)}
+
+
+def _siglip() -> Variants:
+    found = {}
+    for (size, patch), sides in _SIGLIP_SIZES.items():
+        for side in (*sides, *_GAP_ALONE.get((size, patch), ())):
+            # As timm has it; the authors' code computes the tanh form in all.
+            exact = (size, patch) in (("base", 16), ("so400m", 14)) or (size == "large" and side < 512)
+            own = {"class_token": False, "activation": "gelu" if exact else "gelu_tanh"}
+            name = f"vit_{size}_patch{patch}_siglip"
+            found[f"{name}_gap_{side}"] = _of(size, side, patch, pool="average", **own)
+            if side in sides:
+                found[f"{name}_{side}"] = _of(size, side, patch, pool="attention", **own)
+    return found
+
+
+_CLIP_SIZES = {
+    ("xsmall", 16): (_Size(256, 10, 4), (224,)),
+    ("medium", 16): ("medium", (224,)),
+    ("medium", 32): ("medium", (224,)),
+    ("betwixt", 32): ("betwixt", (224,)),
+    ("base", 16): ("base", (224, 384)),
+    ("base", 32): ("base", (224, 256, 384, 448)),
+    ("base_plus", 16): (_Size(896, 12, 14), (240,)),
+    ("large", 14): ("large", (224, 336)),
+    ("huge", 14): ("huge", (224, 336, 378)),
+    ("giant", 14): (_Size(1408, 40, 16, 48 / 11), (224,)),
+    ("gigantic", 14): (_Size(1664, 48, 16, 64 / 13), (224, 378)),
+}
+# OpenAI's weights, and those that were trained as they were.
+_QUICK = {("base", 16): (224,), ("base", 32): (224,), ("large", 14): (224, 336), ("huge", 14): (224, 378)}
+_QUICK[("gigantic", 14)] = (224,)
+
+
+def _clip() -> Variants:
+    found, own = {}, {"pre_norm": True, "norm_epsilon": 1e-5, "patch_bias": False}
+    for (size, patch), (dimensions, sides) in _CLIP_SIZES.items():
+        plus = "_plus" if size == "base_plus" else ""
+        for side in sides:
+            name = f"vit_{size.removesuffix('_plus')}_patch{patch}{plus}_clip"
+            found[f"{name}_{side}"] = _of(dimensions, side, patch, **own)
+            if side in _QUICK.get((size, patch), ()):
+                found[f"{name}_quickgelu_{side}"] = _of(dimensions, side, patch, activation="quick_gelu", **own)
+    return found
+
+
+def _eva02() -> Variants:
+    found = {}
+    own = {"rotary": "grid", "qkv_bias": "queries and values"}
+    separate = {**own, "gate": "separate", "mlp_norm": True, "separate_qkv": True}
+    pooled = {"pool": "average", "pool_norm": True}
+    for size, sides in {"tiny": (224, 336), "small": (224, 336), "base": (224, 448), "large": (224, 448)}.items():
+        options = {**own, "gate": "packed"} if size in ("tiny", "small") else separate
+        dimensions = _SIZES[size]._replace(mlp_ratio=8 / 3)
+        for side in sides:
+            found[f"eva02_{size}_patch14_{side}"] = _of(dimensions, side, 14, **options, **pooled)
+    for size, patch, side in (("base", 16, 224), ("large", 14, 224), ("large", 14, 336)):
+        dimensions = _SIZES[size]._replace(mlp_ratio=8 / 3)
+        found[f"eva02_{size}_patch{patch}_clip_{side}"] = _of(dimensions, side, patch, attention_norm=True, **separate)
+    return found
+
+
+def _with_registers() -> Variants:
+    """timm's own, without a class token."""
+    found = {}
+    own = {"class_token": False, "registers": 4, "positions": "patches", "pool": "average", "pool_norm": True}
+    for size, sides in {"little": (256,), "medium": (256,), "mediumd": (256, 384), "betwixt": (256, 384)}.items():
+        for side in sides:
+            found[f"vit_{size}_patch16_reg4_gap_{side}"] = _of(size, side, 16, init_values=1e-5, **own)
+    found["vit_base_patch16_reg4_gap_256"] = _of("base", 256, 16, **own)
+    for side in (256, 384):  # positions of registers too, and the norm before the mean
+        options = {**own, "positions": "all", "pool_norm": False}
+        found[f"vit_so150m_patch16_reg4_gap_{side}"] = _of(_Size(896, 18, 14, 2.572), side, 16, **options)
+    return found
+
+
+DINO, SIGLIP, CLIP, EVA02, WITH_REGISTERS = {**_dinov2(), **_dinov3()}, _siglip(), _clip(), _eva02(), _with_registers()
+FOUNDATION: Variants = {**DINO, **SIGLIP, **CLIP, **EVA02, **WITH_REGISTERS}

@@ -34,7 +34,8 @@ class Published(NamedTuple):
 
     Attributes:
         name: timm's, which is that of the repository as well.
-        top1: in percent on ImageNet-1k's validation images, at 224 pixels, as timm measured it.
+        top1: in percent on ImageNet-1k's validation images, at the model's size, as timm measured it; None: the weights
+            have no such classifier.
         license: of the weights.
         mean, std: per channel, of the pixels from 0 to 1 that the weights were trained on.
         crop_pct: the share of the resized image that was kept in that evaluation.
@@ -42,7 +43,7 @@ class Published(NamedTuple):
     """
 
     name: str
-    top1: float
+    top1: float | None
     license: str
     mean: tuple[float, ...] = _IMAGENET_MEAN
     std: tuple[float, ...] = _IMAGENET_STD
@@ -82,7 +83,45 @@ _ROWS = (
     Published("resnet101.a1_in1k", 81.494, "Apache-2.0", crop_pct=0.95),
     Published("resnet101.tv_in1k", 77.404, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
 )
-PUBLISHED: dict[str, Published] = {row.name: row for row in _ROWS}
+_CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+_SATELLITE_MEAN, _SATELLITE_STD = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
+# Of Meta's DINOv3, which names what the weights may be used for; timm's copies are open, those of facebook/* are gated.
+DINOV3_LICENSE = "DINOv3-License"
+
+
+def _foundation() -> list[Published]:
+    """Backbones without a classifier, and EVA-02. Source: each one's ``pretrained_cfg`` in timm 1.0.31."""
+    rows = []
+    for size in ("small", "base", "large", "giant"):
+        for registers in ("", "_reg4"):
+            rows.append(Published(f"vit_{size}_patch14{registers}_dinov2.lvd142m", None, "Apache-2.0", crop_pct=1.0))
+    for size in ("small", "small_plus", "base", "large", "huge_plus", "7b"):
+        rows.append(Published(f"vit_{size}_patch16_dinov3.lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
+    for size in ("large", "7b"):
+        of_satellites = _SATELLITE_MEAN, _SATELLITE_STD, 1.0
+        rows.append(Published(f"vit_{size}_patch16_dinov3.sat493m", None, DINOV3_LICENSE, *of_satellites))
+    for size in ("tiny", "small", "base", "large"):
+        rows.append(Published(f"convnext_{size}.dinov3_lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
+    siglip = {"base_patch16": (224, 256, 384, 512), "base_patch32": (256,), "large_patch16": (256, 384, 512)}
+    siglip |= {"so400m_patch14": (224, 378), "so400m_patch16": (256, 384, 512), "giantopt_patch16": (256, 384)}
+    for size, sides in siglip.items():
+        for pool, side in ((pool, side) for side in sides for pool in ("", "_gap")):
+            rows.append(Published(f"vit_{size}_siglip{pool}_{side}.v2_webli", None, "Apache-2.0", _HALF, _HALF))
+    for name, top1 in (
+        ("tiny_patch14_336.mim_in22k_ft_in1k", 80.630),
+        ("small_patch14_336.mim_in22k_ft_in1k", 85.718),
+        ("base_patch14_448.mim_in22k_ft_in22k_in1k", 88.692),
+        ("large_patch14_448.mim_m38m_ft_in22k_in1k", 90.052),
+        *((f"{size}_patch14_224.mim_in22k", None) for size in ("tiny", "small", "base", "large")),
+    ):
+        crop = 0.9 if top1 is None else 1.0
+        rows.append(Published(f"eva02_{name}", top1, "MIT", _CLIP_MEAN, _CLIP_STD, crop))
+    rows.append(Published("vit_base_patch16_clip_224.laion2b", None, "Apache-2.0", _CLIP_MEAN, _CLIP_STD, 1.0))
+    rows.append(Published("vit_large_patch14_clip_224.laion2b", None, "Apache-2.0", _HALF, _HALF, 1.0))
+    return rows
+
+
+PUBLISHED: dict[str, Published] = {row.name: row for row in [*_ROWS, *_foundation()]}
 
 
 def find_published(source: Any) -> Published | None:
@@ -94,7 +133,7 @@ def find_published(source: Any) -> Published | None:
 
 def find_published_for(model: str) -> Published | None:
     """The first row of the registered model of that name."""
-    return next((row for row in _ROWS if row.model == model.lower()), None)
+    return next((row for row in PUBLISHED.values() if row.model == model.lower()), None)
 
 
 def is_address(source: Any) -> bool:

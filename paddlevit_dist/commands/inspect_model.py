@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from .. import plugins
+from ..checkpoint.published import PUBLISHED
 from ..launch.tuning import import_paddle
 from ..models import create_model, list_models
 from ..registry import MODELS, SPELLINGS, find_name
@@ -41,7 +42,8 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 
 def listing(part: str = "") -> str:
-    """A line for each model whose name contains ``part``, with the place it comes from; does not import any model.
+    """A line for each model whose name contains ``part``, with the place it comes from and its weights that have a
+    name, with their licence; does not import any model.
 
     Raises:
         UserError: there is none.
@@ -55,7 +57,9 @@ def listing(part: str = "") -> str:
     for name in names:
         target = MODELS[name]
         place = target.split(":")[0] if isinstance(target, str) else target.__module__
-        lines.append(f"{name:{width}}  {'= ' + SPELLINGS[name] if name in SPELLINGS else place}")
+        weights = [f"{row.name} ({row.license})" for row in PUBLISHED.values() if row.model == name]
+        place = "= " + SPELLINGS[name] if name in SPELLINGS else place
+        lines.append("  ".join([f"{name:{width}}", place, ", ".join(weights)]).rstrip())
     return "\n".join(lines)
 
 

@@ -89,7 +89,7 @@ def test_the_listing_has_every_name_and_imports_no_paddle():
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[-1] == ["False"]
     assert ["pvt_v2_b2_linear", "=", "pvt_v2_b2_li"] in lines
-    assert ["pvt_v2_b0", "paddlevit_dist.images.models.pvt_v2"] in lines
+    assert ["pvt_v2_b0", "paddlevit_dist.images.models.pvt_v2", "pvt_v2_b0.in1k", "(Apache-2.0)"] in lines
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from paddlevit_dist.models import create_model, list_models, variant_options
 from paddlevit_dist.registry import MODELS, SPELLINGS, WHOLE, contents_of
 from paddlevit_dist.runtime.errors import UserError
 
+from .foundation_parameters import PUBLISHED as OF_FOUNDATIONS
+
 NAMES = [
     name
     for name, target in MODELS.items()
@@ -98,6 +100,8 @@ def narrower(dim):
     return 2 * dim * 4 * dim + (1 + 9 + 1) * 4 * dim
 
 
+PUBLISHED.update(OF_FOUNDATIONS)
+
 # Xie et al., SegFormer, 2021, table 6: PVTv2's dimensions but for the hidden widths of the first two stages.
 for _size, (_width, _first, _second) in {
     "b0": (32, 2, 2),
@@ -120,7 +124,7 @@ WITHOUT_GRADIENT = (".k.bias", ".aggregation.0.lab.bias", ".stem3.lab.bias")
 def reduced(name):
     """Options that make the model narrow and shallow, but leave its heads, windows, reductions and stages."""
     heads = variant_options(name).get("num_heads")
-    if name.startswith(("vit", "deit", "cait")):
+    if name.startswith(("vit", "deit", "cait", "eva02")):
         return {"depth": 2, "embed_dim": 8 * heads}
     if name.startswith("mixer"):
         return {"depth": 2, "embed_dim": 32}
@@ -216,6 +220,10 @@ def test_forward_backward_and_state(name, tmp_path):
 
 ONE_OF_EACH_FAMILY = [
     "vit_tiny_patch16_224",
+    "vit_medium_patch16_reg4_gap_256",
+    "vit_small_patch16_dinov3_qkvb",
+    "vit_base_patch16_siglip_224",
+    "eva02_base_patch16_clip_224",
     "deit_tiny_distilled_patch16_224",
     "swin_tiny_patch4_window7_224",
     "cait_xxs24_224",
@@ -287,7 +295,7 @@ def test_names_that_are_not_decayed_exist_and_have_several_axes(name):
     parameters = dict(model.named_parameters())
     exempt = model.no_weight_decay()
     assert all(parameters[key].ndim > 1 for key in exempt)
-    assert bool(exempt) == name.startswith(("vit", "deit", "swin", "cait"))
+    assert bool(exempt) == name.startswith(("vit", "deit", "swin", "cait", "eva02"))
 
 
 # What timm 1.0.31 says: ``no_weight_decay()``, and ``group_parameters(model, model.group_matcher(), reverse=True)``. Of

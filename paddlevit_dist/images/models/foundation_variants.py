@@ -1,10 +1,10 @@
-"""Vision Transformers that were trained on hundreds of millions of images, under timm's names: DINOv2 and DINOv3, SigLIP,
-CLIP, EVA-02, and timm's own with registers.
+"""Vision Transformers that were trained on hundreds of millions of images, under timm's names: DINOv2 and DINOv3,
+SigLIP, CLIP, EVA-02, and timm's own with registers.
 
 Sources: Oquab et al., DINOv2, arXiv 2304.07193, table 18; Darcet et al., Vision Transformers Need Registers, arXiv
 2309.16588; Siméoni et al., DINOv3, arXiv 2508.10104, table 2; Zhai et al., SigLIP, arXiv 2303.15343; Tschannen et al.,
-SigLIP 2, arXiv 2502.14786; Radford et al., CLIP, arXiv 2103.00020, table 20; Cherti et al., arXiv 2212.07143; Fang et al.,
-EVA-02, arXiv 2303.11331, table 2; Alabdulmohsin et al., SoViT, arXiv 2305.13035.
+SigLIP 2, arXiv 2502.14786; Radford et al., CLIP, arXiv 2103.00020, table 20; Cherti et al., arXiv 2212.07143; Fang et
+al., EVA-02, arXiv 2303.11331, table 2; Alabdulmohsin et al., SoViT, arXiv 2305.13035.
 """
 
 from typing import Any, NamedTuple
@@ -76,7 +76,7 @@ _SIGLIP_SIZES = {
     ("base", 16): (224, 256, 384, 512),
     ("base", 32): (256,),
     ("large", 16): (256, 384, 512),
-    ("so400m", 14): (224, 378, 384),
+    ("so400m", 14): (224, 378),
     ("so400m", 16): (256, 384, 512),
     ("giantopt", 16): (256, 384),
 }
@@ -157,5 +157,7 @@ def _with_registers() -> Variants:
     return found
 
 
-DINO, SIGLIP, CLIP, EVA02, WITH_REGISTERS = {**_dinov2(), **_dinov3()}, _siglip(), _clip(), _eva02(), _with_registers()
-FOUNDATION: Variants = {**DINO, **SIGLIP, **CLIP, **EVA02, **WITH_REGISTERS}
+# By the input that their weights expect.
+DINO, SIGLIP, CLIP_LIKE = {**_dinov2(), **_dinov3()}, _siglip(), {**_clip(), **_eva02()}
+WITH_REGISTERS = _with_registers()
+FOUNDATION: Variants = {**DINO, **SIGLIP, **CLIP_LIKE, **WITH_REGISTERS}

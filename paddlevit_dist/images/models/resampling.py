@@ -85,8 +85,8 @@ ANTIALIASED, BICUBIC, OFFSET = "antialiased", "bicubic", "offset"
 def resampling_matrix(kind: str, old_size: int, new_size: int, dtype: str) -> np.ndarray:
     """(new_size, old_size): each row the weights of the old samples in a new one, of positions at other sizes.
 
-    "antialiased": ``bicubic_matrix``, timm's. "bicubic": four neighbours with a = -3/4, those beyond the border being the
-    border's, as PyTorch and Paddle interpolate. "offset": the same with the scale (new_size + 0.1) / old_size of
+    "antialiased": ``bicubic_matrix``, timm's. "bicubic": four neighbours with a = -3/4, those beyond the border being
+    the border's, as PyTorch and Paddle interpolate. "offset": the same with the scale (new_size + 0.1) / old_size of
     DINOv2's authors, whose samples lie a little nearer to one another.
     """
     if kind == ANTIALIASED:

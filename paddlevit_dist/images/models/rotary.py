@@ -16,7 +16,8 @@ _PAIRS = {AXIAL: -2, GRID: -1}  # of (..., 2, channels / 2): halves; of (..., ch
 
 
 def angles(kind: str, grid: tuple[int, int], head_dim: int) -> np.ndarray:
-    """float64 (patches, head_dim / 2), row by row: a quarter of the channels turn with the row, the next with the column.
+    """float64 (patches, head_dim / 2), row by row: a quarter of the channels turn with the row, the next with the
+    column.
 
     "axial", DINOv3's: patch centres from -1 to 1 along each side, one turn in 100 ** (4 j / head_dim) of it. "grid",
     EVA-02's: a patch's number, scaled to a grid of 16, times 10000 ** (-4 j / head_dim).
@@ -42,8 +43,8 @@ def cosines_and_sines(kind: str, grid: tuple[int, int], head_dim: int, prefix: i
 
 
 def rotate(x: paddle.Tensor, kind: str, grid: tuple[int, int], prefix: int) -> paddle.Tensor:
-    """Turn the channels of (batch, prefix + patches, heads, head_dim), in float32 or, if they are, in float64. The table
-    is made once for a grid."""
+    """Turn the channels of (batch, prefix + patches, heads, head_dim), in float32 or, if they are, in float64. The
+    table is made once for a grid."""
     head_dim, axis = x.shape[-1], _PAIRS[kind]
     dtype = "float64" if x.dtype == paddle.float64 else "float32"
     cosine, sine = constant(cosines_and_sines, kind, tuple(grid), head_dim, prefix, dtype)  # (tokens, 1, head_dim / 2)

@@ -3,7 +3,7 @@ reads them here, without Paddle."""
 
 from typing import Any, NamedTuple
 
-from .foundation_variants import CLIP, CLIP_MEAN, CLIP_STD, DINO, EVA02, FOUNDATION, SIGLIP, WITH_REGISTERS
+from . import foundation_variants as foundation
 
 Variants = dict[str, dict[str, Any]]
 
@@ -53,7 +53,7 @@ VIT: Variants = {
     "vit_large_patch32_384": dict(image_size=384, patch_size=32, **_LARGE),
     "vit_large_patch14_224": dict(image_size=224, patch_size=14, **_LARGE),
     "vit_huge_patch14_224": dict(image_size=224, patch_size=14, **_HUGE),
-    **FOUNDATION,
+    **foundation.FOUNDATION,
 }
 
 DEIT: Variants = {
@@ -248,10 +248,10 @@ FCN: Variants = {f"fcn_resnet{depth}": {"backbone": f"resnet{depth}"} for depth 
 # What the weights of these variants expect. Source: ``pretrained_cfg`` of timm 1.0, of each name's default weights.
 # timm has no MiT, which was trained with PVT's code.
 _INPUTS: tuple[tuple[Variants, ExpectedInput], ...] = (
-    (DINO, ExpectedInput(crop_pct=1.0)),
-    (SIGLIP, ExpectedInput(HALF, HALF, 0.9, image_size=1024)),  # with a margin at all sizes
-    ({**CLIP, **EVA02}, ExpectedInput(CLIP_MEAN, CLIP_STD, 0.9)),
-    (WITH_REGISTERS, ExpectedInput(HALF, HALF, 0.95, image_size=256)),
+    (foundation.DINO, ExpectedInput(crop_pct=1.0)),
+    (foundation.SIGLIP, ExpectedInput(HALF, HALF, 0.9, image_size=1024)),  # with a margin at all sizes
+    (foundation.CLIP_LIKE, ExpectedInput(foundation.CLIP_MEAN, foundation.CLIP_STD, 0.9)),
+    (foundation.WITH_REGISTERS, ExpectedInput(HALF, HALF, 0.95, image_size=256)),
     (VIT, ExpectedInput(HALF, HALF, 0.9)),
     (DEIT, ExpectedInput(crop_pct=0.9)),
     (DISTILLED_DEIT, ExpectedInput(crop_pct=0.9)),

@@ -4,9 +4,10 @@ Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, ta
 Touvron et al., DeiT, 2021. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
@@ -17,6 +18,7 @@ from ...runtime.transfers import constant
 from . import key_names
 from .attention import MultiHeadAttention, attend
 from .classifier import Classifier
+from .foundation_names import FOUNDATION, OF_HUGGING_FACE
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
 from .variants import VIT
@@ -77,7 +79,7 @@ class VisionTransformer(Classifier):
     """
 
     variants = VIT
-    key_maps = key_names.VIT
+    key_maps = {**key_names.VIT, **FOUNDATION}
     layer_names = r"blocks\.\d+"
     extra_tokens = 0  # in front of the patches, beside a class token and registers
 
@@ -127,6 +129,7 @@ class VisionTransformer(Classifier):
         hidden = -(-int(embed_dim * mlp_ratio) // mlp_multiple) * mlp_multiple
         head_dim = _head_dim(embed_dim, num_heads, attn_head_size)
         check(own, head_dim)
+        self._is_tanh = own.activation == "gelu_tanh"
         self._is_extended = own != Extras() or isinstance(qkv_bias, str)
         attention = {"num_heads": num_heads, "head_dim": head_dim, "qkv_bias": qkv_bias}
         attention["attention_dropout"] = attention_dropout
@@ -155,7 +158,7 @@ class VisionTransformer(Classifier):
             if getattr(self, name) not in words:
                 raise UserError(f"option {name} '{getattr(self, name)}' is not known: expected one of {list(words)}")
         if not all(1 <= block <= depth for block in self.feature_blocks):
-            raise UserError(f"option feature_depths {self.feature_blocks}: expected numbers of blocks from 1 to {depth}")
+            raise UserError(f"option feature_depths {self.feature_blocks}: expected numbers from 1 to {depth}")
         if self.pool == "token" and not self.has_class_token:
             raise UserError("option pool 'token' needs the class token: set class_token, or take 'average'")
         if pool_norm and self.pool != "average":
@@ -242,7 +245,7 @@ class VisionTransformer(Classifier):
         return height, width
 
     def _positions(self, grid: tuple[int, int]):
-        """The position embedding (1, prefix tokens + patches, embed_dim) of a grid, without the prefix if it has none."""
+        """The position embedding (1, prefix tokens + patches, embed_dim) of a grid; of those that have one."""
         own = self.patch_embed.grid
         if grid == own:
             return self.pos_embed
@@ -260,9 +263,25 @@ class VisionTransformer(Classifier):
         """The learnt tokens (1, n, embed_dim) that precede the patches, in order."""
         return [getattr(self, name) for name in ("cls_token", "reg_token") if hasattr(self, name)]
 
+    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+        """Say where the weights' owner computes otherwise.
+
+        Raises:
+            UserError: the weights have biases of queries and values, and the model none.
+        """
+        biased = [name for name in state if name.endswith(".attn.q_bias") and np.any(state[name])]
+        if biased and not any(name == biased[0] for name, _ in self.named_parameters()):
+            raise UserError(f"the weights have {biased[0]}, which the model lacks: take the name with _qkvb")
+        if owner in OF_HUGGING_FACE and self.pool == "attention" and not self._is_tanh:
+            tanh = "SigLIP's authors and transformers compute the tanh form of GELU, timm the exact one in this size"
+            return [f"{tanh}: outputs differ by about 5e-4 (option activation gelu_tanh)"]
+        return []
+
     def no_weight_decay(self) -> tuple[str, ...]:
         """As in timm, and in big_vision, which decays kernels alone (``wd_mults`` of its ``optax.py``)."""
-        return ("pos_embed", "cls_token", "reg_token", "attn_pool.latent")
+        kept = ("pos_embed", "cls_token", "reg_token", "attn_pool.latent")
+        names = {name for name, _ in self.named_parameters()}
+        return tuple(name for name in kept if name in names)
 
     def resize_parameter(self, name: str, value):
         """The position embedding is resampled to the grid of this model's image size."""

@@ -1,5 +1,5 @@
-"""What the blocks of newer Vision Transformers have beyond the first's: rotary positions, gates, scales, more norms, and
-a pool that attends.
+"""What the blocks of newer Vision Transformers have beyond the first's: rotary positions, gates, scales, more norms,
+and a pool that attends.
 
 Sources: Touvron et al., CaiT, 2021, section 2 (layer scale); Shazeer, GLU Variants Improve Transformer, arXiv
 2002.05202 (SwiGLU); Fang et al., EVA-02, arXiv 2303.11331, section 2.1; Zhai et al., Scaling Vision Transformers, arXiv

@@ -160,4 +160,11 @@ def _with_registers() -> Variants:
 # By the input that their weights expect.
 DINO, SIGLIP, CLIP_LIKE = {**_dinov2(), **_dinov3()}, _siglip(), {**_clip(), **_eva02()}
 WITH_REGISTERS = _with_registers()
+# Backbones of networks on maps, by the short names that those have.
+ON_MAPS = {
+    **{f"dinov2_{size}": f"vit_{size}_patch14_dinov2" for size in ("small", "base", "large")},
+    **{f"dinov3_{size}": f"vit_{size}_patch16_dinov3" for size in ("small", "base", "large")},
+    "siglip_base": "vit_base_patch16_siglip_gap_512",
+    "eva02_small": "eva02_small_patch14_336",
+}
 FOUNDATION: Variants = {**DINO, **SIGLIP, **CLIP_LIKE, **WITH_REGISTERS}

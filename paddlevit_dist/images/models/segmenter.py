@@ -10,7 +10,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...models import create_model
+from ...models import create_model, variant_options
 from ...runtime.autocast import as_dtype
 from ...tasks.model import Model
 from .layers import Conv2D, as_pair
@@ -45,7 +45,9 @@ class Segmenter(Model):
     ):
         super().__init__()
         options = {**(backbone_options or {}), **({"drop_path": drop_path} if drop_path else {})}
-        self.backbone = create_model(backbone, num_classes=0, image_size=image_size, **options)
+        patch = {**variant_options(backbone), **options}.get("patch_size", 1)
+        whole = tuple(-(-side // patch) * patch for side in as_pair(image_size))  # patches that cover it
+        self.backbone = create_model(backbone, num_classes=0, image_size=whole, **options)
         self.image_size, self.in_channels = as_pair(image_size), self.backbone.in_channels
         self.num_classes = num_classes
 
@@ -87,6 +89,13 @@ class Segmenter(Model):
 
     def recomputed_layers(self) -> list[nn.Layer]:
         return self.backbone.recomputed_layers()
+
+
+def drop_layers(backbone: Model, names: Sequence[str]) -> None:
+    """Leave out layers of a classifier that no map depends on: they would never learn."""
+    for name in names:
+        if hasattr(backbone, name):
+            setattr(backbone, name, nn.Identity())
 
 
 def pixel_classifier(channels: int, num_classes: int) -> Conv2D:

@@ -17,12 +17,12 @@ from ...runtime.autocast import as_dtype
 from ...runtime.errors import UserError
 from . import segmentation_names
 from .layers import Conv2D, LayerNorm
-from .segmenter import NormalisedConvolution, Segmenter, pixel_classifier, resize_maps
+from .segmenter import NormalisedConvolution, Segmenter, drop_layers, pixel_classifier, resize_maps
 from .variants import UPERNET
 
 _POOLED = (1, 2, 3, 6)  # sides of the pooled maps
 _NECK_SCALES = (4.0, 2.0, 1.0, 0.5)
-_BEHIND_THE_MAPS = ("norm", "head")  # layers of a classifier that no map depends on
+_BEHIND_THE_MAPS = ("norm", "head", "fc_norm", "attn_pool")  # layers of a classifier that no map depends on
 
 
 class MeanPooling(nn.Layer):
@@ -157,9 +157,7 @@ class UPerNet(Segmenter):
         super().__init__(num_classes, image_size, backbone, backbone_options, drop_path)
         widths = self.backbone.feature_channels[-4:]
         self.has_last_norm = has_last_norm
-        for name in _BEHIND_THE_MAPS[1 if has_last_norm else 0 :]:
-            if hasattr(self.backbone, name):
-                setattr(self.backbone, name, nn.Identity())
+        drop_layers(self.backbone, _BEHIND_THE_MAPS[1 if has_last_norm else 0 :])
         self.norms = nn.LayerList([LayerNorm(width, epsilon=norm_epsilon) for width in widths if norm_epsilon])
         self.neck = Neck(widths[-1]) if has_neck else None
         self.auxiliary_map = auxiliary_map

@@ -240,7 +240,11 @@ UPERNET: Variants = {
     "upernet_vit_base": dict(_OF_VIT, backbone="vit_base_patch16_224", has_last_norm=True),
     "upernet_deit_small": dict(_OF_VIT, backbone="deit_small_patch16_224"),
     "upernet_deit_base": dict(_OF_VIT, backbone="deit_base_patch16_224"),
+    **{f"upernet_{name}": dict(_OF_VIT, backbone=backbone) for name, backbone in foundation.ON_MAPS.items()},
 }
+
+# Oquab et al., DINOv2, 2023, section 7.4; Siméoni et al., DINOv3, 2025, section 6.1.2.
+LINEAR: Variants = {f"linear_{name}": {"backbone": backbone} for name, backbone in foundation.ON_MAPS.items()}
 
 # Long et al., Fully Convolutional Networks, 2015, on dilated networks: torchvision's, at an eighth of the resolution.
 FCN: Variants = {f"fcn_resnet{depth}": {"backbone": f"resnet{depth}"} for depth in (50, 101)}

@@ -21,6 +21,7 @@ from .classifier import Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
+from .simple_pyramid import SimplePyramid
 from .variants import VIT
 from .vit_blocks import AttentionPool, ExtendedBlock, Extras, Grid, check
 
@@ -76,6 +77,7 @@ class VisionTransformer(Classifier):
         pre_norm: a norm precedes the first block.
         feature_depths: the blocks, from 1, after which ``features`` has a map; None: each quarter of them.
         norm_features: the last norm is on each of these maps.
+        pyramid: ``features`` are instead four maps of so many channels, see ``SimplePyramid``; None: they are not.
     """
 
     variants = VIT
@@ -106,6 +108,7 @@ class VisionTransformer(Classifier):
         pre_norm: bool = False,
         feature_depths: Sequence[int] | None = None,
         norm_features: bool = False,
+        pyramid: int | None = None,
         in_channels: int = 3,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
@@ -115,7 +118,7 @@ class VisionTransformer(Classifier):
         super().__init__()
         self.embed_dim, self.any_size, self.resampling = embed_dim, any_size, resampling
         self.has_class_token, self.registers, self.positions = class_token, registers, positions
-        self.pool, self.norm_features = pool, norm_features
+        self.pool, self.norm_features = pool, norm_features or pyramid is not None
         self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim, bias=patch_bias)
         self.image_size, self.in_channels = self.patch_embed.image_size, in_channels
         self.num_patches = self.patch_embed.grid[0] * self.patch_embed.grid[1]
@@ -140,11 +143,17 @@ class VisionTransformer(Classifier):
         self.blocks = nn.LayerList([kind(embed_dim, hidden, dropout, rate, **attention) for rate in rates])
         norm = LayerNorm(embed_dim, epsilon=own.norm_epsilon)
         self.norm, self.fc_norm = (nn.Identity(), norm) if pool_norm else (norm, nn.Identity())
-        if pool == "attention":
+        if pyramid is not None:  # what no map depends on would never learn
+            self.fc_norm = nn.Identity()
+        elif pool == "attention":
             self.attn_pool = AttentionPool(embed_dim, num_heads, hidden, own)
         self.feature_blocks = list(feature_depths or sorted({depth * part // 4 for part in (1, 2, 3, 4)} - {0}))
         self.feature_strides = (patch_size,) * len(self.feature_blocks)
         self.feature_channels = (embed_dim,) * len(self.feature_blocks)
+        self.pyramid = None if pyramid is None else SimplePyramid(embed_dim, pyramid, patch_size)
+        if self.pyramid is not None and pyramid is not None:
+            self.feature_blocks, self.feature_strides = [depth], self.pyramid.strides
+            self.feature_channels = (pyramid,) * len(self.feature_strides)
         self._check(depth, pool_norm)
         self.reset_classifier(num_classes)
 
@@ -219,7 +228,7 @@ class VisionTransformer(Classifier):
             if index + 1 in self.feature_blocks:
                 patches = (self.norm(x) if self.norm_features else x)[:, self.num_prefix_tokens :]
                 maps.append(patches.transpose([0, 2, 1]).reshape([0, 0, *grid]))  # (batch, embed_dim, *grid)
-        return maps
+        return maps if self.pyramid is None else self.pyramid(maps[0])
 
     def _pass(self, block, x, grid: tuple[int, int], count: int | None = None):
         return block(x, Grid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)

@@ -15,6 +15,7 @@ _REDUCED = {
     "pvt": {"depths": (1, 2, 1, 1), "embed_dims": (8, 16, 40, 64)},
     "mit": {"depths": (1, 2, 1, 1), "embed_dims": (8, 16, 40, 64)},
     "vit": {"depth": 4, "embed_dim": 24, "num_heads": 2},
+    "eva02": {"depth": 4, "embed_dim": 24, "num_heads": 2},
     "deit": {"depth": 4, "embed_dim": 24, "num_heads": 2},
     "resnet50": {"depths": (1, 2, 1, 1), "dims": (8, 8, 16, 16)},
     "resnet101": {"depths": (1, 2, 1, 1), "dims": (8, 8, 16, 16)},
@@ -27,7 +28,7 @@ def reduced(name):
     backbone = variant["backbone"]
     own = _REDUCED[backbone if backbone.startswith("resnet") else backbone.partition("_")[0]]
     options = {"backbone_options": {**variant.get("backbone_options", {}), **own}, "image_size": 64}
-    if not name.startswith("fcn"):
+    if not name.startswith(("fcn", "linear")):
         options["channels"] = 16
     return options
 

@@ -14,7 +14,7 @@ from paddlevit_dist.images.models.counting import count_parameters
 from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.segmenter import Segmenter
-from paddlevit_dist.models import create_model
+from paddlevit_dist.models import create_model, variant_options
 from paddlevit_dist.registry import MODELS, WITH_LABEL_MAPS, contents_of
 from paddlevit_dist.runtime.errors import UserError
 
@@ -33,6 +33,9 @@ ONE_OF_EACH = [
     "upernet_vit_base",
     "upernet_deit_small",
     "fcn_resnet50",
+    "linear_dinov3_small",
+    "linear_dinov2_small",
+    "upernet_eva02_small",
 ]
 
 # Millions of parameters with ADE20K's 150 classes: SegFormer, table 1; Swin, table 3, and ConvNeXt, table 6, with
@@ -69,10 +72,13 @@ def test_every_parameter_learns_and_images_of_any_size_get_logits(name):
     for size in ((64, 64), (37, 90)):
         model.eval()
         stride = 8 if name.startswith("fcn") else 4
+        patch = variant_options(variant_options(name)["backbone"]).get("patch_size", 16)
         found = logits(model, size)
         assert found.shape[:2] == (2, CLASSES) and np.isfinite(found).all()
         for side, positions in zip(size, found.shape[2:]):  # ConvNeXt rounds down, a ViT's neck has four to a patch
-            assert positions in (side // stride, -(-side // stride), 4 * -(-side // 16))
+            patches = -(-side // patch)
+            whole = (patches,) if name.startswith("linear") else (side // stride, -(-side // stride), 4 * patches)
+            assert positions in whole
     model.train()
     outputs = model(paddle.to_tensor(np.random.default_rng(0).standard_normal((2, 3, 64, 64)).astype("float32")))
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -132,15 +138,13 @@ def test_another_number_of_classes_changes_the_last_layers_alone(name):
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_a_backbone_begins_with_a_classifiers_weights(name):
     model = small(name, seed=1)
-    backbone = "pvt_v2_b0" if "pvtv2" in name else name.partition("_")[2]
-    names = {"b0": "mit_b0", "mmseg_b0": "mit_b0", "swin_tiny": "swin_tiny_patch4_window7_224"}
-    names |= {"vit_base": "vit_base_patch16_224", "deit_small": "deit_small_patch16_224"}
+    backbone = variant_options(name)["backbone"]
     options = {key: value for key, value in reduced(name)["backbone_options"].items() if key != "any_size"}
-    classifier = far_from_the_start(create_model(names.get(backbone, backbone), num_classes=7, **options), seed=2)
+    classifier = far_from_the_start(create_model(backbone, num_classes=7, **options), seed=2)
     report = load_weights(model.pretrained_part, in_torch_layout(classifier))
     assert report.missing == []
     # Of a ViT, positions of 224 pixels become those of 64.
-    assert report.resized == (["pos_embed"] if "vit" in names.get(backbone, "") or "deit" in backbone else [])
+    assert report.resized == (["pos_embed"] if hasattr(classifier, "pos_embed") else [])
     for key, value in model.backbone.state_dict().items():
         if key not in report.resized:
             np.testing.assert_array_equal(value.numpy(), classifier.state_dict()[key].numpy())
@@ -152,7 +156,8 @@ def test_dropout_is_in_training_alone(name):
     np.testing.assert_array_equal(logits(model), logits(model))
     np.testing.assert_array_equal(logits(model), logits(small(name, seed=1, dropout=0.0)))
     images = paddle.ones([2, 3, 64, 64])
-    model.decode_head.train() if hasattr(model, "decode_head") else model.classifier.train()
+    heads = [getattr(model, head) for head in ("decode_head", "classifier", "dropout") if hasattr(model, head)]
+    heads[0].train()
     assert np.abs(model(images).numpy() - model(images).numpy()).max() > 0
 
 

@@ -1,0 +1,66 @@
+"""ViTDet's simple feature pyramid: four maps of the one that a plain Vision Transformer ends with.
+
+Source: Li et al., Exploring Plain Vision Transformer Backbones for Object Detection, arXiv 2203.16527, section 3 and
+appendix A.2.
+"""
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ...runtime.errors import UserError
+from .layers import Conv2D, Conv2DTranspose, LayerNorm
+
+_EPSILON = 1e-6
+
+
+class ChannelNorm(LayerNorm):
+    """Over the channels of (batch, channels, height, width)."""
+
+    def __init__(self, channels: int):
+        super().__init__(channels, epsilon=_EPSILON)
+
+    def forward(self, x):
+        return LayerNorm.forward(self, x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])
+
+
+class SimplePyramid(nn.Layer):
+    """Maps of strides 4, 8, 16 and 32 pixels where a patch has 16: the one map enlarged, as it is, and its maxima; each
+    then passes a convolution of 1 x 1 and one of 3 x 3.
+
+    Args:
+        width: channels of the map; channels: of each map that is made of it.
+        patch_size: of the transformer, in pixels.
+    Raises:
+        UserError: a patch is no multiple of 4 pixels.
+    """
+
+    def __init__(self, width: int, channels: int, patch_size: int):
+        super().__init__()
+        if patch_size % 4:
+            raise UserError(
+                f"option pyramid: maps of a quarter of a patch need patches of a multiple of 4 pixels, not {patch_size}: "
+                "take a backbone with patch16 in its name"
+            )
+        self.strides = (patch_size // 4, patch_size // 2, patch_size, 2 * patch_size)
+
+        def enlarge(inputs: int) -> nn.Layer:
+            return Conv2DTranspose(inputs, inputs // 2, 2, stride=2)
+
+        quarter = [enlarge(width), ChannelNorm(width // 2), nn.GELU(), enlarge(width // 2)]
+        scales = [nn.Sequential(*quarter), enlarge(width), nn.Identity(), nn.MaxPool2D(2, 2)]
+        self.scales = nn.LayerList(scales)
+        self.outputs = nn.LayerList([_output(inputs, channels) for inputs in (width // 4, width // 2, width, width)])
+
+    def forward(self, x: paddle.Tensor) -> list[paddle.Tensor]:
+        """Four maps (batch, channels, height, width), from fine to coarse, of (batch, width, rows, columns)."""
+        odd = [side % 2 for side in x.shape[2:]]
+        padded = F.pad(x, [0, odd[1], 0, odd[0]], mode="replicate") if any(odd) else x  # no patch is lost
+        given = (x, x, x, padded)
+        return [output(scale(x)) for scale, output, x in zip(self.scales, self.outputs, given)]
+
+
+def _output(inputs: int, channels: int) -> nn.Sequential:
+    first = Conv2D(inputs, channels, 1, bias_attr=False)
+    second = Conv2D(channels, channels, 3, padding=1, bias_attr=False)
+    return nn.Sequential(first, ChannelNorm(channels), second, ChannelNorm(channels))

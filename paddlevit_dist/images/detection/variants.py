@@ -119,7 +119,10 @@ RTDETR: Variants = {
     "rtdetr_small": _SMALL_RTDETR,
     **{f"{name}_{size}": own for name in ("rtdetr", "rtdetrv2") for size, own in _OF_RTDETR.items()},
     # ViTDet's pyramid of a plain transformer, of which three maps are read
-    "rtdetr_dinov3_small": {"backbone": "vit_small_patch16_dinov3", "backbone_options": {"pyramid": 256}},
+    "rtdetr_dinov3_small": {
+        "backbone": "vit_small_patch16_dinov3",
+        "backbone_options": {"pyramid": 256, "pyramid_maps": 3},
+    },
     "dfine_small": {**_SMALL_RTDETR, "is_fine": True},
     **{name: {**_FINE, **own} for name, own in _OF_DFINE.items()},
 }

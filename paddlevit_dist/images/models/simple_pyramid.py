@@ -30,34 +30,36 @@ class SimplePyramid(nn.Layer):
 
     Args:
         width: channels of the map; channels: of each map that is made of it.
+        maps: how many of these, from the coarsest.
         patch_size: of the transformer, in pixels.
     Raises:
         UserError: a patch is no multiple of 4 pixels.
     """
 
-    def __init__(self, width: int, channels: int, patch_size: int):
+    def __init__(self, width: int, channels: int, maps: int, patch_size: int):
         super().__init__()
         if patch_size % 4:
             raise UserError(
                 f"option pyramid: maps of a quarter of a patch need patches of a multiple of 4 pixels, not {patch_size}: "
                 "take a backbone with patch16 in its name"
             )
-        self.strides = (patch_size // 4, patch_size // 2, patch_size, 2 * patch_size)
+        self.strides = (patch_size // 4, patch_size // 2, patch_size, 2 * patch_size)[-maps:]
 
         def enlarge(inputs: int) -> nn.Layer:
             return Conv2DTranspose(inputs, inputs // 2, 2, stride=2)
 
         quarter = [enlarge(width), ChannelNorm(width // 2), nn.GELU(), enlarge(width // 2)]
         scales = [nn.Sequential(*quarter), enlarge(width), nn.Identity(), nn.MaxPool2D(2, 2)]
-        self.scales = nn.LayerList(scales)
-        self.outputs = nn.LayerList([_output(inputs, channels) for inputs in (width // 4, width // 2, width, width)])
+        self.scales = nn.LayerList(scales[-maps:])
+        widths = (width // 4, width // 2, width, width)[-maps:]
+        self.outputs = nn.LayerList([_output(inputs, channels) for inputs in widths])
 
     def forward(self, x: paddle.Tensor) -> list[paddle.Tensor]:
-        """Four maps (batch, channels, height, width), from fine to coarse, of (batch, width, rows, columns)."""
+        """Maps (batch, channels, height, width), from fine to coarse, of (batch, width, rows, columns)."""
         odd = [side % 2 for side in x.shape[2:]]
         padded = F.pad(x, [0, odd[1], 0, odd[0]], mode="replicate") if any(odd) else x  # no patch is lost
-        given = (x, x, x, padded)
-        return [output(scale(x)) for scale, output, x in zip(self.scales, self.outputs, given)]
+        *finer, last = zip(self.scales, self.outputs)
+        return [*(output(scale(x)) for scale, output in finer), last[1](last[0](padded))]
 
 
 def _output(inputs: int, channels: int) -> nn.Sequential:

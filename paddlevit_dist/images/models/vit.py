@@ -77,7 +77,8 @@ class VisionTransformer(Classifier):
         pre_norm: a norm precedes the first block.
         feature_depths: the blocks, from 1, after which ``features`` has a map; None: each quarter of them.
         norm_features: the last norm is on each of these maps.
-        pyramid: ``features`` are instead four maps of so many channels, see ``SimplePyramid``; None: they are not.
+        pyramid: ``features`` are instead maps of so many channels, see ``SimplePyramid``; None: they are not.
+        pyramid_maps: how many, at most four.
     """
 
     variants = VIT
@@ -109,6 +110,7 @@ class VisionTransformer(Classifier):
         feature_depths: Sequence[int] | None = None,
         norm_features: bool = False,
         pyramid: int | None = None,
+        pyramid_maps: int = 4,
         in_channels: int = 3,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
@@ -150,7 +152,7 @@ class VisionTransformer(Classifier):
         self.feature_blocks = list(feature_depths or sorted({depth * part // 4 for part in (1, 2, 3, 4)} - {0}))
         self.feature_strides = (patch_size,) * len(self.feature_blocks)
         self.feature_channels = (embed_dim,) * len(self.feature_blocks)
-        self.pyramid = None if pyramid is None else SimplePyramid(embed_dim, pyramid, patch_size)
+        self.pyramid = None if pyramid is None else SimplePyramid(embed_dim, pyramid, pyramid_maps, patch_size)
         if self.pyramid is not None and pyramid is not None:
             self.feature_blocks, self.feature_strides = [depth], self.pyramid.strides
             self.feature_channels = (pyramid,) * len(self.feature_strides)

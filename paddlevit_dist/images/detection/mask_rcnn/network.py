@@ -83,7 +83,7 @@ class PyramidBackbone(nn.Layer):
         self.norms = nn.LayerList([LayerNorm(width, epsilon=1e-5) for width in widths] if has_norm else [])
         self.fpn = FeaturePyramid(widths, channels)
         for name, parameter in body.named_parameters():
-            if name.startswith(_BEHIND_THE_MAPS):
+            if name.startswith(_BEHIND_THE_MAPS) and not getattr(body, "norm_features", False):
                 parameter.stop_gradient = True
         strides = body.feature_strides[-4:]
         self.strides = (*strides, 2 * strides[-1])

@@ -54,7 +54,7 @@ _FAMILIES = {
         "segformer:MmsegmentationsSegFormer": "MMSEGMENTATIONS_SEGFORMER",
         "upernet:UPerNet": "UPERNET",
         "fcn:FCN": "FCN",
-        "linear_segmenter:LinearSegmenter": "LINEAR",
+        "fcn:LinearSegmenter": "LINEAR",
     },
     "paddlevit_dist.images.detection": {
         "detr.network:Detr": "DETR",
@@ -125,7 +125,6 @@ _CONTENTS = {
             "paddlevit_dist.images.models.segformer:",
             "paddlevit_dist.images.models.upernet:",
             "paddlevit_dist.images.models.fcn:",
-            "paddlevit_dist.images.models.linear_segmenter:",
         ),
         WITH_LABEL_MAPS,
     ),

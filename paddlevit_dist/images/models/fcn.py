@@ -1,8 +1,9 @@
-"""FCN: two convolutions that classify the positions of a dilated ResNet's last map.
+"""Segmentation by convolutions on a backbone's last map alone: FCN's two on a dilated ResNet, and one on a transformer.
 
 Source: Long et al., Fully Convolutional Networks for Semantic Segmentation, 2015 (arXiv 1411.4038), as torchvision has
 it, whose parameter names these are: the last two stages are dilated and keep an eighth of the resolution (Yu and
-Koltun, 2016), and a second head on the third stage has half the weight.
+Koltun, 2016), and a second head on the third stage has half the weight. The linear layer with which DINOv2 and DINOv3
+are evaluated: Oquab et al., arXiv 2304.07193, section 7.4; Siméoni et al., arXiv 2508.10104, section 6.1.2.
 """
 
 from collections.abc import Mapping
@@ -13,8 +14,9 @@ from paddle import nn
 
 from ...checkpoint.load import from_torch_names
 from .layers import Conv2D
-from .segmenter import Segmenter, batch_norm, fan_out, pixel_classifier
+from .segmenter import Segmenter, batch_norm, drop_layers, fan_out, pixel_classifier
 from .variants import FCN as VARIANTS
+from .variants import LINEAR
 
 _DILATED_STAGES = 2
 
@@ -49,6 +51,36 @@ class FCN(Segmenter):
         *_, third, last = self.backbone.features(images)
         logits = self.classifier(last)
         return (logits, self.aux_classifier(third)) if self.training else logits
+
+
+class LinearSegmenter(Segmenter):
+    """A batch norm and a convolution of 1 x 1 on a Vision Transformer's last map, which has its last norm; the backbone
+    is frozen by TRAIN.FREEZE (``backbone.*``). Logits have the resolution of the patches.
+
+    The arguments are those of ``Segmenter``; ``backbone`` is a Vision Transformer.
+    """
+
+    variants = LINEAR
+    classifier_layers = ("head",)
+
+    def __init__(
+        self,
+        num_classes: int = 150,
+        image_size: int | tuple[int, int] = 512,
+        backbone: str = "vit_small_patch16_dinov3",
+        backbone_options: Mapping[str, Any] | None = None,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ):
+        options = {"any_size": True, "norm_features": True, **(backbone_options or {})}
+        super().__init__(num_classes, image_size, backbone, options, drop_path)
+        drop_layers(self.backbone, ("head", "fc_norm", "attn_pool"))
+        channels = self.backbone.feature_channels[-1]
+        self.norm, self.dropout = batch_norm(channels), nn.Dropout2D(dropout)
+        self.head = pixel_classifier(channels, num_classes)
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        return self.head(self.dropout(self.norm(self.backbone.features(images)[-1])))
 
 
 def _head(inputs: int, num_classes: int, dropout: float) -> nn.Sequential:

@@ -12,7 +12,6 @@ from ...runtime.transfers import constant
 AXIAL, GRID = "axial", "grid"
 KINDS = (AXIAL, GRID)
 _EVA_GRID = 16  # patches along a side in pretraining, to which every grid is scaled
-_PAIRS = {AXIAL: -2, GRID: -1}  # of (..., 2, channels / 2): halves; of (..., channels / 2, 2): neighbours
 
 
 def angles(kind: str, grid: tuple[int, int], head_dim: int) -> np.ndarray:
@@ -36,19 +35,32 @@ def angles(kind: str, grid: tuple[int, int], head_dim: int) -> np.ndarray:
     return np.concatenate([down, across], axis=-1).reshape(grid[0] * grid[1], -1)
 
 
-def cosines_and_sines(kind: str, grid: tuple[int, int], head_dim: int, prefix: int, dtype: str) -> np.ndarray:
-    """(2, prefix + patches, 1, head_dim / 2); tokens in front are not turned."""
+def _partners(kind: str, head_dim: int) -> np.ndarray:
+    """int64 (head_dim,): with which channel each forms the pair that is turned."""
+    channels = np.arange(head_dim)
+    return (channels + head_dim // 2) % head_dim if kind == AXIAL else channels ^ 1
+
+
+def _partners_of_heads(kind: str, head_dim: int, heads: int) -> np.ndarray:
+    return (np.arange(heads)[:, None] * head_dim + _partners(kind, head_dim)).ravel()
+
+
+def _factors(kind: str, grid: tuple[int, int], head_dim: int, heads: int, prefix: int, dtype: str) -> np.ndarray:
+    """(2, prefix + patches, heads * head_dim): what a channel and its partner are multiplied by; tokens in front are
+    not turned."""
     turned = np.concatenate([np.zeros((prefix, head_dim // 2)), angles(kind, grid, head_dim)])
-    return np.stack([np.cos(turned), np.sin(turned)]).astype(dtype)[:, :, None]
+    sign = np.where(_partners(kind, head_dim) > np.arange(head_dim), -1.0, 1.0)  # the first of a pair loses
+    turned = np.tile(turned, 2) if kind == AXIAL else turned.repeat(2, axis=1)
+    return np.tile(np.stack([np.cos(turned), np.sin(turned) * sign]), heads).astype(dtype)
 
 
 def rotate(x: paddle.Tensor, kind: str, grid: tuple[int, int], prefix: int) -> paddle.Tensor:
     """Turn the channels of (batch, prefix + patches, heads, head_dim), in float32 or, if they are, in float64. The
-    table is made once for a grid."""
-    head_dim, axis = x.shape[-1], _PAIRS[kind]
+    tables are made once for a grid, and for all heads: Paddle's products on CPUs take eight times as long where an axis
+    in the middle is repeated."""
+    heads, head_dim = x.shape[2:]
     dtype = "float64" if x.dtype == paddle.float64 else "float32"
-    cosine, sine = constant(cosines_and_sines, kind, tuple(grid), head_dim, prefix, dtype)  # (tokens, 1, head_dim / 2)
-    shape = [2, head_dim // 2]
-    first, second = x.astype(dtype).reshape([0, 0, 0, *(shape if axis == -2 else shape[::-1])]).unbind(axis)
-    turned = paddle.stack([first * cosine - second * sine, second * cosine + first * sine], axis)
-    return turned.reshape([0, 0, 0, head_dim]).astype(x.dtype)
+    own, other = constant(_factors, kind, tuple(grid), head_dim, heads, prefix, dtype)
+    flat = x.astype(dtype).flatten(2)
+    partners = paddle.index_select(flat, constant(_partners_of_heads, kind, head_dim, heads), axis=-1)
+    return (flat * own + partners * other).reshape([0, 0, heads, head_dim]).astype(x.dtype)

@@ -40,7 +40,7 @@ class SimplePyramid(nn.Layer):
         super().__init__()
         if patch_size % 4:
             raise UserError(
-                f"option pyramid: maps of a quarter of a patch need patches of a multiple of 4 pixels, not {patch_size}: "
+                f"option pyramid: a quarter of a patch needs patches of a multiple of 4 pixels, not {patch_size}: "
                 "take a backbone with patch16 in its name"
             )
         self.strides = (patch_size // 4, patch_size // 2, patch_size, 2 * patch_size)[-maps:]

@@ -73,7 +73,10 @@ EXCEPTIONS = {
         (1480, "real-time detectors against golden files, brute force and other numbers of processes"),
         (400, "foundation backbones against golden files, each name, pyramids and heads on them"),
     ],
-    "kB: English pages": [(6, "docs/library.md, docs/devices.md, less what README lost")],
+    "kB: English pages": [
+        (6, "docs/library.md, docs/devices.md, less what README lost"),
+        (6, "docs/backbones.md"),
+    ],
 }
 # What stands between a size and its aim: what people would lose, and where it is. Its lines are counted (--names).
 STANDS = {

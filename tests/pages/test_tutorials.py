@@ -72,7 +72,7 @@ def test_the_programs_of_the_library_run_in_their_order(tmp_path):
     trained, model, scores, batch, types = (out.splitlines()[-1] for out in printed)
     label, score = trained.split()
     assert label in "0123456789" and 0 < float(score) < 1
-    assert model == "['vit_tiny_patch16_224', 'vit_tiny_patch16_384']"
+    assert model == "['vit_tiny_patch16_224', 'vit_tiny_patch16_384', 'vit_tiny_patch16_dinov3_qkvb']"
     value, low, high = map(float, scores.split())
     assert low < value < high
     assert batch == "[64, 1, 16, 16] [64] 1437 1" and types.startswith("0.002 swin_base_")

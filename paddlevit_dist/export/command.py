@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,19 +13,22 @@ from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
 from ..runtime.files import why_not_written
 from ..runtime.printing import one_line
+from ..tasks.differences import Difference, elementwise
 from .descriptions import as_yaml, paddlex_description
 
 # Of outputs, relative to the largest: float32 is computed in different orders, float16 has 11 bits.
 LARGEST_DIFFERENCE = {"float32": 1e-4, "float16": 5e-2}
 FORMATS = ("paddle", "onnx", "onnxruntime")
 _OUTPUTS = ("logits", "probabilities")
+_INPUTS = ("float", "uint8")
+_CHANNELS_FIRST, _CHANNELS_LAST = "batch, channels, height, width", "batch, height, width, channels"
 
 
 class Trained(NamedTuple):
     """A model with its weights, and what is needed to use it.
 
     Attributes:
-        about: as in ``OUT.about.yaml``; "input_shape" is (None, channels, ...).
+        about: as in ``OUT.about.yaml``; "input_shape" is (None, channels, ...), of "input_type" float.
         parts: of its task; None: no run of this package trained the weights.
     """
 
@@ -49,13 +52,17 @@ def run(words: list[str]) -> None:
     check_output(options.output)
     import_paddle()
     trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
+    if options.input == "uint8":
+        trained = of_pixels(trained)
     difference = export(trained, options.output, options.format, options.precision, options.outputs)
     about = trained.about
     outputs = "landmarks" if "landmarks" in about else "classes"
     weights = f"{about['num_classes']} {outputs} from {about['weights']}: {about['report']}"
     print(one_line(f"{about['model']} with {weights}"))
-    told = f"outputs up to {difference.largest:.3g} differ by at most {difference.absolute:.1e}"
-    print(one_line(f"{options.output}: input {about['input_shape']} {options.precision}; {told}"))
+    kind = options.precision if options.input == "float" else f"{options.input}, computed in {options.precision}"
+    print(one_line(f"{options.output}: input {about['input_shape']} {kind}; {difference}"))
+    if "note" in about:
+        print(one_line(f"note: {about['note']}"))
 
 
 def _parse(words: list[str]) -> Any:
@@ -77,6 +84,13 @@ def _parse(words: list[str]) -> Any:
     )
     parser.option(
         "precision", "float32", "of weights, input and computation; float16 for ONNX", choice(*LARGEST_DIFFERENCE)
+    )
+    parser.option(
+        "input",
+        "float",
+        "float: images as the network takes them; uint8: their pixels, (batch, height, width, channels), which the "
+        "exported model normalises",
+        choice(*_INPUTS),
     )
     parser.option("outputs", "logits", "logits, or probabilities: PaddleX shows them as they are", choice(*_OUTPUTS))
     parser.option("model", None, "registered name; needed if there is no config.yaml of a run beside the weights")
@@ -222,11 +236,29 @@ def _require_tensors(name: str) -> None:
         )
 
 
-class Difference(NamedTuple):
-    """How far the outputs of two models are apart: the largest difference, and the largest output."""
+def of_pixels(trained: Trained) -> Trained:
+    """The same as a function of pixels, uint8 (batch, height, width, channels), of the size that is exported.
 
-    absolute: float
-    largest: float
+    Raises:
+        UserError: nobody knows how its images are normalised, or it takes no images.
+    """
+    from .pixels import OfPixels, to_pixels
+
+    steps = dict(trained.about.get("preprocessing") or {})
+    if trained.parts is None or "mean" not in trained.about or steps.get("layout") != _CHANNELS_FIRST:
+        raise UserError(
+            "export: -input=uint8 is for images whose normalisation is known: leave it out, or export the run's folder"
+        )
+    inside = {name: steps.pop(name) for name in ("divide_by", "subtract", "divide_by_deviation")}
+    normalised = trained.about["mean"], trained.about["standard_deviation"]
+    batch, channels, *size = trained.about["input_shape"]
+    more = {"input_type": "uint8", "input_shape": [batch, *size, channels]}
+    about = {**trained.about, **more, "preprocessing": {**steps, "layout": _CHANNELS_LAST}, "computed_inside": inside}
+    model = OfPixels(trained.model, *normalised)
+    model.eval()
+    example = {**trained.parts.example}
+    example["input"] = to_pixels(example["input"], *normalised)
+    return Trained(model, about, trained.parts._replace(example=example))
 
 
 def check_output(output: str) -> Path:
@@ -262,18 +294,23 @@ def export(
     parts = trained.parts or ExportParts(shape[1], {})
     model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
     if outputs == "probabilities":
-        if parts.input_name != "images" or parts.output_name is not None:
+        if parts.input_name != "images" or parts.output_names:
             raise UserError("export: -outputs=probabilities is for classifiers; leave it out")
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
-    about["input_name"], about["outputs"] = parts.input_name, parts.output_name or outputs
-    inputs = np.random.default_rng(0).standard_normal((3, *shape[1:])).astype("float32")
-    example = {**parts.example} or {"input": inputs[:1]}
-    example["output"], expected = _outputs(model, example["input"]), _outputs(model, inputs)  # 2.6 cannot, once traced
+    names = parts.output_names or ("heatmaps" if "landmarks" in about else outputs,)
+    about["input_name"], about["outputs"] = parts.input_name, list(names) if len(names) > 1 else parts.output_names[0]
+    example, inputs = {**parts.example}, _inputs(3, about, parts)
+    first = {parts.input_name: example.setdefault("input", inputs[parts.input_name][:1])}
+    if parts.sizes_name is not None:
+        example[parts.sizes_name] = first[parts.sizes_name] = inputs[parts.sizes_name][:1]
+    # Paddle 2.6 cannot compute with a model once it is traced.
+    found, expected = _outputs(model, first), _outputs(model, inputs)
+    example.update(zip(names if len(names) > 1 else ["output"], found))
     try:
         with _write_together(path) as folder:
             with _explain_cut_short(folder):
-                compute = _write_model(model, folder / path.name, kind, precision, parts.input_name, about)
-            difference = _compare(expected, compute(inputs), precision, output)
+                compute = _write_model(model, folder / path.name, kind, precision, parts, names, about)
+            difference = _compare(expected, compute(inputs), precision, output, parts.difference or elementwise)
             np.savez_compressed(folder / f"{path.name}.example.npz", **example)
             about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
             # not JSON: Paddle takes every .json next to it for its own
@@ -287,13 +324,30 @@ def export(
     return difference
 
 
+def _inputs(batch: int, about: dict[str, Any], parts: Any) -> dict[str, Any]:
+    """Inputs of an exported model by name, of noise."""
+    import numpy as np
+
+    random, shape = np.random.default_rng(0), (batch, *about["input_shape"][1:])
+    if about.get("input_type") == "uint8":
+        inputs = {parts.input_name: random.integers(0, 256, shape).astype("uint8")}
+    else:
+        inputs = {parts.input_name: random.standard_normal(shape).astype("float32")}
+    if parts.sizes_name is not None:
+        inputs[parts.sizes_name] = random.integers(100, 1000, (batch, 2))
+    return inputs
+
+
 def _write_model(
-    model: Any, path: Path, kind: str, precision: str, input_name: str, about: dict[str, Any]
-) -> Callable[[Any], Any]:
+    model: Any, path: Path, kind: str, precision: str, parts: Any, names: Sequence[str], about: dict[str, Any]
+) -> Callable[[dict[str, Any]], list[Any]]:
     """Write the files of the model itself; returns what computes its outputs with them."""
     import paddle
 
-    specification = [paddle.static.InputSpec(list(about["input_shape"]), "float32", input_name)]
+    specification = [
+        paddle.static.InputSpec([None, *array.shape[1:]], str(array.dtype), name)
+        for name, array in _inputs(1, about, parts).items()
+    ]
     if kind == "paddle":
         paddle.jit.save(model, str(path), input_spec=specification)
         loaded = paddle.jit.load(str(path))
@@ -305,14 +359,14 @@ def _write_model(
         paddle.jit.save(model, str(traced), input_spec=specification)
         graph = onnx_files.to_onnx(
             traced,
-            tuple(about["input_shape"][1:]),
+            lambda batch: _inputs(batch, about, parts),
             is_fused=kind == "onnxruntime",
             is_half=precision == "float16",
-            name="heatmaps" if "landmarks" in about else about["outputs"],
+            names=names,
         )
     onnx_files.describe(graph, about)
     path.with_name(f"{path.name}.onnx").write_bytes(graph.SerializeToString())
-    return lambda inputs: next(iter(onnx_files.run(graph, inputs).values()))
+    return lambda inputs: list(onnx_files.run(graph, inputs).values())
 
 
 @contextlib.contextmanager
@@ -332,10 +386,14 @@ def _explain_cut_short(folder: Path) -> Iterator[None]:
         raise
 
 
-def _compare(expected: Any, exported: Any, precision: str, output: str) -> Difference:
-    import numpy as np
-
-    difference = Difference(float(np.abs(expected - exported).max()), float(np.abs(expected).max()))
+def _compare(
+    expected: list[Any],
+    found: list[Any],
+    precision: str,
+    output: str,
+    differ: Callable[[Sequence[Any], Sequence[Any]], Difference],
+) -> Difference:
+    difference = differ(expected, found)
     if not difference.absolute <= LARGEST_DIFFERENCE[precision] * max(1.0, difference.largest):
         raise RuntimeError(
             f"{output} gives other outputs than the model it was exported from: {difference.absolute:g}; "
@@ -344,11 +402,12 @@ def _compare(expected: Any, exported: Any, precision: str, output: str) -> Diffe
     return difference
 
 
-def _outputs(model: Any, inputs: Any) -> Any:
+def _outputs(model: Any, inputs: dict[str, Any]) -> list[Any]:
     import paddle
 
     with paddle.no_grad():
-        return model(paddle.to_tensor(inputs)).numpy()
+        found = model(*(paddle.to_tensor(array) for array in inputs.values()))
+    return [part.numpy() for part in (found if isinstance(found, (list, tuple)) else [found])]
 
 
 def _with_softmax(model: Any) -> Any:

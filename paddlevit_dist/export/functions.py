@@ -3,7 +3,7 @@
 import importlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ _GPU_PROVIDER, _CPU_PROVIDER = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 class Slot(NamedTuple):
     """An input or output; a length that is not fixed is None in its shape, which is None itself where nothing is said.
-    ``dtype`` is "float32", "float16", or what the file calls another."""
+    ``dtype`` is "float32", "float16", or what the file calls another, as "uint8"."""
 
     name: str
     shape: tuple[int | None, ...] | None
@@ -47,7 +47,7 @@ class Function(NamedTuple):
         about: what ``export`` has written of it.
         computed_by: which library, and on what.
         note: a line about that, or "".
-        run: an input, float32 on the device, and the number of an output -> that output, float32.
+        run: inputs in their order, on the device, and the numbers of outputs -> these outputs, float32.
     """
 
     inputs: list[Slot]
@@ -55,7 +55,7 @@ class Function(NamedTuple):
     about: dict[str, Any]
     computed_by: str
     note: str
-    run: Callable[[paddle.Tensor, int], paddle.Tensor]
+    run: Callable[[Sequence[paddle.Tensor], Sequence[int]], list[paddle.Tensor]]
 
 
 def load(model: ExportedModel) -> Function:
@@ -91,9 +91,11 @@ def _of_onnx(model: ExportedModel) -> Function:
         ) from error
     inputs, outputs = ([_onnx_slot(one) for one in slots] for slots in (session.get_inputs(), session.get_outputs()))
 
-    def run(images: paddle.Tensor, number: int) -> paddle.Tensor:
-        values = read(images)[0].astype(inputs[0].dtype)  # the session reads memory of the host: this waits for a GPU
-        return to_device(session.run([outputs[number].name], {inputs[0].name: values})[0].astype(np.float32))
+    def run(given: Sequence[paddle.Tensor], numbers: Sequence[int]) -> list[paddle.Tensor]:
+        values = zip(inputs, read(*given))  # the session reads memory of the host: this waits for a GPU
+        feeds = {slot.name: array.astype(slot.dtype) for slot, array in values}
+        found = session.run([outputs[number].name for number in numbers], feeds)
+        return [to_device(array.astype(np.float32)) for array in found]
 
     about = description_in(session.get_modelmeta().custom_metadata_map.get("about")) or model.about
     used = session.get_providers()[0]  # not those that were asked for: one that cannot start is left out in silence
@@ -120,10 +122,14 @@ def _of_paddle(model: ExportedModel) -> Function:
     _require_whole(model.file, layer.state_dict())
     layer.eval()
     inputs, outputs = ([_paddle_slot(one) for one in specs] for specs in (layer._input_spec(), layer._output_spec()))
+    names = model.about.get("outputs")  # which Paddle's files do not keep
+    if isinstance(names, list) and len(names) == len(outputs):
+        outputs = [slot._replace(name=str(name)) for slot, name in zip(outputs, names)]
 
-    def run(images: paddle.Tensor, number: int) -> paddle.Tensor:
-        found = layer(images.astype(inputs[0].dtype))
-        return (found[number] if isinstance(found, (list, tuple)) else found).astype("float32")
+    def run(given: Sequence[paddle.Tensor], numbers: Sequence[int]) -> list[paddle.Tensor]:
+        found = layer(*(tensor.astype(slot.dtype) for slot, tensor in zip(inputs, given)))
+        parts = found if isinstance(found, (list, tuple)) else [found]
+        return [parts[number].astype("float32") for number in numbers]
 
     return Function(inputs, outputs, model.about, f"Paddle's inference model on {paddle.get_device()}", "", run)
 

@@ -2,6 +2,7 @@
 
 import importlib
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from ..runtime.printing import kept_from_terminal
 from .descriptions import as_yaml
 from .fusion import fuse
 from .graph import fix_shapes, simplify
+from .half import to_float16, value_types
 
 OPSET = 17  # the first with LayerNormalization
 _PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")
 _LARGEST_FILE = 2**31  # bytes, of an ONNX file with its weights inside
-_FLOAT_INPUTS = {"Resize": (1, 2)}  # inputs of an operator that stay float32
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
@@ -38,32 +39,35 @@ def require_packages() -> None:
             raise UserError(f"export: {name} refuses this Paddle: {_first_line(error)}") from error
 
 
-def to_onnx(prefix: Path, shape: tuple[int, ...], *, is_fused: bool, is_half: bool, name: str) -> Any:
-    """The ``onnx.ModelProto`` of Paddle's inference model ``prefix.*``, of one input and one output.
+def to_onnx(
+    prefix: Path, inputs: Callable[[int], dict[str, np.ndarray]], *, is_fused: bool, is_half: bool, names: Sequence[str]
+) -> Any:
+    """The ``onnx.ModelProto`` of Paddle's inference model ``prefix.*``.
 
     Args:
-        shape: of the input behind the batch.
+        inputs: batch -> inputs of that many by name.
         is_fused: with operators of onnxruntime's own.
-        is_half: in float16, apart from the output.
-        name: of the output.
+        is_half: in float16, apart from the outputs.
+        names: of the outputs.
     Raises:
         UserError: paddle2onnx cannot convert it, or its weights do not fit into one ONNX file or float16.
     """
     if prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size >= _LARGEST_FILE:
         raise UserError("export: the weights exceed the 2 GB that an ONNX file holds; use -format=paddle")
     model = _convert(prefix)
-    _rename(model, name)
-    model = fix_shapes(simplify(model), lambda probe, batch: run(probe, _images(batch, shape)))
+    _rename(model, names)
+    model = fix_shapes(simplify(model), lambda probe, batch: run(probe, inputs(batch)))
+    types = value_types(model)  # of onnxruntime's own operators ONNX knows none
     if is_fused:
         model = fuse(model)
-    return to_float16(model) if is_half else model
+    return to_float16(model, types) if is_half else model
 
 
-def run(model: Any, inputs: np.ndarray) -> dict[str, np.ndarray]:
+def run(model: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """All outputs of an ``onnx.ModelProto``, by name, on the CPU.
 
     Args:
-        inputs: (batch, ...); converted to the type of the model's one input.
+        inputs: by name, (batch, ...); floats are converted to the type of the model's.
     Raises:
         UserError: onnxruntime refuses the model.
     """
@@ -75,9 +79,10 @@ def run(model: Any, inputs: np.ndarray) -> dict[str, np.ndarray]:
     content = model.SerializeToString()
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        (expected,) = session.get_inputs()
+        expected = {one.name: _TYPES.get(one.type) for one in session.get_inputs()}
         names = [one.name for one in session.get_outputs()]
-        return dict(zip(names, session.run(names, {expected.name: inputs.astype(_TYPES[expected.type])})))
+        given = {name: inputs[name] if dtype is None else inputs[name].astype(dtype) for name, dtype in expected.items()}
+        return dict(zip(names, session.run(names, given)))
     except Exception as error:  # its own classes, without a common one of their own
         reason = _first_line(error)
         raise UserError(
@@ -90,10 +95,6 @@ def describe(model: Any, about: dict[str, Any]) -> None:
     from onnx import helper
 
     helper.set_model_props(model, {"about": as_yaml(about)})
-
-
-def _images(batch: int, shape: tuple[int, ...]) -> np.ndarray:
-    return np.random.default_rng(0).standard_normal((batch, *shape)).astype(np.float32)
 
 
 def _convert(prefix: Path) -> Any:
@@ -126,11 +127,12 @@ def _readable_program(prefix: Path, folder: Path) -> Path:
     return program
 
 
-def _rename(model: Any, output: str) -> None:
-    """Call the batch "batch", and the output ``output``."""
+def _rename(model: Any, names: Sequence[str]) -> None:
+    """Call the batch "batch", and the outputs ``names``."""
     graph = model.graph
-    _rename_value(graph, graph.output[0].name, output)
-    graph.output[0].name = output
+    for output, name in zip(graph.output, names, strict=True):
+        _rename_value(graph, output.name, name)
+        output.name = name
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
 
@@ -151,40 +153,3 @@ def _complaint(said: Any, error: BaseException) -> str:
 
 def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def to_float16(model: Any) -> Any:
-    """Weights, input and all values as float16, and the outputs as float32. Sums in products, norms and softmax are
-    float32 in onnxruntime's GPU kernels. ``model`` is changed.
-
-    Raises:
-        UserError: a weight is too large for float16.
-    """
-    from onnx import TensorProto, helper, numpy_helper
-
-    graph = model.graph
-    kept = {node.input[n] for node in graph.node for n in _FLOAT_INPUTS.get(node.op_type, ()) if n < len(node.input)}
-    for constant in graph.initializer:
-        if constant.data_type != TensorProto.FLOAT or constant.name in kept:
-            continue
-        values = numpy_helper.to_array(constant)
-        with np.errstate(over="ignore"):
-            half = values.astype(np.float16)
-        if not np.isfinite(half).all():
-            raise UserError(
-                f"export: the weight {constant.name} reaches {np.abs(values).max():g}, which float16 cannot hold "
-                "(65,504): leave out -precision=float16"
-            )
-        constant.CopyFrom(numpy_helper.from_array(half, constant.name))
-    for node in graph.node:
-        for attribute in node.attribute:
-            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
-                attribute.i = TensorProto.FLOAT16
-    for value in graph.input:
-        value.type.tensor_type.elem_type = TensorProto.FLOAT16
-    for value in graph.output:
-        inner = f"{value.name}.float16"
-        _rename_value(graph, value.name, inner)
-        graph.node.append(helper.make_node("Cast", [inner], [value.name], to=TensorProto.FLOAT))
-    del graph.value_info[:]
-    return model

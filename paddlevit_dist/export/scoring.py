@@ -15,23 +15,26 @@ from ..inference.evaluation import load_trained
 from ..launch import gpu
 from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
-from ..runtime.transfers import is_on_gpu
+from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.key import value_of
+from ..tasks.differences import Difference
 from ..tasks.task import EvaluationStep, ExportParts, Task
 from . import functions
 from .command import LARGEST_DIFFERENCE
 from .files import find, mapping
 from .functions import Function, Slot, shape_text
+from .pixels import to_pixels
 from .settings import ExportSettings
 
 _SMALLEST = 1e-38  # probability whose logarithm is taken for that of 0
+_PIXELS = "uint8"
 _SUMS = {"float32": 1e-3, "float16": 2e-2}  # by how much the sum of probabilities may differ from 1
 
 
 class Exported(paddle.nn.Layer):
-    """An exported model as a function of one tensor, as ``Task.exported_model`` makes one of a trained model. A rank
-    computes its own samples with a session of its own.
+    """An exported model as a function of tensors, as ``Task.exported_model`` makes one of a trained model. A rank computes
+    its own samples with a session of its own.
 
     Args:
         source: as the user named it.
@@ -42,7 +45,7 @@ class Exported(paddle.nn.Layer):
 
     Attributes:
         trained: None, or the model that it is compared with; ``weights`` says which it has.
-        compared_with: the same as a function of one tensor; its outputs are computed as well, while ``pairs`` is a
+        compared_with: the same as a function of tensors; its outputs are computed as well, while ``pairs`` is a
             list, to which found and expected outputs of each forward pass are added.
         gives_probabilities: of classes; the logarithms take the place of logits.
 
@@ -54,60 +57,79 @@ class Exported(paddle.nn.Layer):
         self, source: str, function: Function, parts: ExportParts, shape: tuple[int, ...], output: str | None
     ) -> None:
         super().__init__()
-        self.source, self.function = source, function
-        self.slot = _input_of(source, function, (None, *shape))
+        self.source, self.function, self.parts = source, function, parts
+        self.slot = _input_of(source, function, (None, *shape), parts)
         self.trained: paddle.nn.Layer | None = None
         self.compared_with: paddle.nn.Layer | None = None
         self.weights = ""
-        self.pairs: list[tuple[paddle.Tensor, paddle.Tensor]] | None = None
+        self.pairs: list[tuple[Any, Any]] | None = None
         self._batch = self.slot.shape[0] if self.slot.shape else None
-        probed = np.random.default_rng(0).standard_normal((self._batch or 2, *shape)).astype(np.float32)
+        batch = self._batch or 2
+        probed = [paddle.to_tensor(np.random.default_rng(0).standard_normal((batch, *shape)).astype(np.float32))]
+        if parts.sizes_name is not None:
+            probed.append(paddle.ones([batch, 2], dtype="int64"))
+        self._numbers = list(range(len(function.outputs)))
         try:
             with paddle.no_grad():
-                found = [function.run(paddle.to_tensor(probed), n).numpy() for n in range(len(function.outputs))]
+                found = [array.numpy() for array in self._compute(probed)]
         except Exception as error:  # of C++, of several classes
             expected = f"{shape_text((None, *shape))} {self.slot.dtype}"
             raise UserError(f"{source}: cannot be computed for {expected}: {functions.reason(error)}") from error
-        self._number = _choose_output(source, function, [one.shape for one in found], parts.output_shape, output)
-        scores = found[self._number]
+        shapes = [one.shape for one in found]
+        self.gives_probabilities = False
+        if parts.sizes_name is not None:
+            self._numbers = _named_outputs(source, function, parts.output_names)
+            return
+        self._numbers = [_choose_output(source, function, shapes, parts.output_shape, output)]
+        scores = found[self._numbers[0]]
         self.gives_probabilities = bool(
             scores.ndim == 2 and (scores >= 0).all() and (np.abs(scores.sum(axis=1) - 1) <= _SUMS[self.precision]).all()
         )
 
     @property
     def precision(self) -> str:
-        """ "float32" or "float16", of its input."""
-        return self.slot.dtype
+        """ "float32" or "float16", of its input; of pixels, what the file says."""
+        return self.slot.dtype if self.slot.dtype in _SUMS else str(self.function.about.get("precision", "float32"))
 
-    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
-        found = self._compute(images)
+    def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Any:
+        """Its output, or all of them where it takes ``sizes`` as well."""
+        inputs = [images] if sizes is None else [images, sizes]
+        parts = self._compute(inputs)
+        found = parts[0] if sizes is None else parts
         if self.pairs is not None and self.compared_with is not None:
-            self.pairs.append((found, self.compared_with(images)))
+            self.pairs.append((found, self.compared_with(*inputs)))
         return paddle.log(paddle.clip(found, min=_SMALLEST)) if self.gives_probabilities else found
 
-    def _compute(self, images: paddle.Tensor) -> paddle.Tensor:
-        number, size = len(images), self._batch
+    def _compute(self, inputs: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
+        if self.slot.dtype == _PIXELS:
+            normalised = self.parts.about["mean"], self.parts.about["standard_deviation"]
+            inputs = [to_device(to_pixels(read(inputs[0])[0], *normalised)), *inputs[1:]]
+        number, size = len(inputs[0]), self._batch
         if size is None or number == size:
-            return self.function.run(images, self._number)
+            return self.function.run(inputs, self._numbers)
         missing = -number % size
         if missing:
-            images = paddle.concat([images, paddle.zeros([missing, *images.shape[1:]], dtype=images.dtype)])
-        groups = paddle.split(images, (number + missing) // size)
-        return paddle.concat([self.function.run(group, self._number) for group in groups])[:number]
+            inputs = [paddle.concat([one, paddle.ones([missing, *one.shape[1:]], dtype=one.dtype)]) for one in inputs]
+        groups = zip(*(paddle.split(one, (number + missing) // size) for one in inputs))
+        parts = zip(*(self.function.run(group, self._numbers) for group in groups))
+        return [paddle.concat(part)[:number] for part in parts]
 
 
-def _input_of(source: str, function: Function, expected: tuple[int | None, ...]) -> Slot:
+def _input_of(source: str, function: Function, expected: tuple[int | None, ...], parts: ExportParts) -> Slot:
     """
     Raises:
-        UserError: there are several, or it is none of images like these.
+        UserError: there are others, or the first is none of images like these.
     """
-    listed = "; ".join(map(str, function.inputs))
-    if len(function.inputs) != 1:
-        raise UserError(
-            f"{source}: takes {len(function.inputs)} inputs ({listed}): expected one, {shape_text(expected)}"
-        )
-    (slot,) = function.inputs
-    if slot.dtype not in _SUMS:
+    listed, wanted = "; ".join(map(str, function.inputs)), "one"
+    if parts.sizes_name is not None:
+        wanted = f"two, images and {parts.sizes_name} (batch, 2)"
+    if len(function.inputs) != (1 if parts.sizes_name is None else 2):
+        count = len(function.inputs)
+        raise UserError(f"{source}: takes {count} inputs ({listed}): expected {wanted}, {shape_text(expected)}")
+    slot = function.inputs[0]
+    if slot.dtype == _PIXELS and "mean" in parts.about:
+        expected = (expected[0], *expected[2:], expected[1])
+    elif slot.dtype not in _SUMS:
         raise UserError(
             f"{source}: takes {slot}: expected float32 or float16, as the configuration normalises images itself"
         )
@@ -120,6 +142,18 @@ def _input_of(source: str, function: Function, expected: tuple[int | None, ...])
     if len(slot.shape) == len(expected) and slot.shape[-1] == expected[1] != slot.shape[1]:
         advice = "export it with channels in front of height and width"
     raise UserError(f"{source}: takes {slot}, and this configuration has {shape_text(expected)}: {advice}")
+
+
+def _named_outputs(source: str, function: Function, wanted: Sequence[str]) -> list[int]:
+    """The numbers of the outputs with these names.
+
+    Raises:
+        UserError: one is not there.
+    """
+    names = [slot.name for slot in function.outputs]
+    if not set(wanted) <= set(names):
+        raise UserError(f"{source}: gives {', '.join(names)}: expected {', '.join(wanted)}; export it again")
+    return [names.index(name) for name in wanted]
 
 
 def _choose_output(
@@ -214,7 +248,10 @@ def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: RunS
     Raises:
         UserError: its input is prepared otherwise, and -allow_changes was not given.
     """
-    there, here = mapping(model.function.about.get("preprocessing")), ours["preprocessing"]
+    about, here = model.function.about, ours["preprocessing"]
+    there = {**mapping(about.get("preprocessing")), **mapping(about.get("computed_inside"))}
+    if model.slot.dtype == _PIXELS:
+        there, here = ({k: v for k, v in steps.items() if k != "layout"} for steps in (there, here))
     if not there:
         return [f"note: {model.source} does not say how its input is prepared; it gets: {show_steps(here)}"]
     changes = [
@@ -247,9 +284,9 @@ class _Replayed(paddle.nn.Layer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outputs: list[paddle.Tensor] = []
+        self.outputs: list[Any] = []
 
-    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+    def forward(self, *inputs: paddle.Tensor) -> Any:
         return self.outputs.pop(0)
 
 
@@ -269,6 +306,7 @@ class Comparison(Callback):
         self._metrics = run.task.build_metrics()
         self._replayed = _Replayed()
         self._trained = run.task.evaluated_model(self._replayed)
+        self._of = ""  # what is compared, in words
         self._is_of_classes = False  # known once this rank has seen a batch
         # Largest difference of an output, largest output, samples with another answer; on the device.
         self._seen = [paddle.zeros([], dtype=dtype) for dtype in ("float32", "float32", "int64")]
@@ -287,10 +325,17 @@ class Comparison(Callback):
         self._run.task.eval_step(self._trained, batch, EvaluationStep(self._metrics))
         done = len(pairs) - len(self._replayed.outputs)
         for found, expected in pairs[:done]:  # others were computed for figures, a second time
-            self._compare(found, expected.astype("float32"))
+            self._compare(found, expected)
         self._exported.pairs = []
 
-    def _compare(self, found: paddle.Tensor, expected: paddle.Tensor) -> None:
+    def _compare(self, found: Any, expected: Any) -> None:
+        if self._exported.parts.difference is not None:
+            apart = self._exported.parts.difference(read(*expected), read(*found))
+            self._of = apart.of
+            seen = zip(self._seen, apart[:2])
+            self._seen[:2] = [paddle.maximum(largest, paddle.to_tensor(value, "float32")) for largest, value in seen]
+            return
+        expected = expected.astype("float32")
         if self._exported.gives_probabilities:
             expected = F.softmax(expected, axis=-1)
         apart = (found - expected).abs()
@@ -311,8 +356,7 @@ class Comparison(Callback):
         largest, of_outputs, changed = max(s[0] for s in seen), max(s[1] for s in seen), sum(s[2] for s in seen)
         differences: dict[str, Any] = {"largest_difference": largest if math.isfinite(largest) else None}
         differences["of_outputs_up_to"] = of_outputs
-        by = f"by at most {largest:.1e}" if math.isfinite(largest) else "without a limit: some are not finite"
-        said = [f"outputs up to {of_outputs:.3g} differ {by}"]
+        said = [str(Difference(largest, of_outputs, self._of))]
         if self._is_of_classes:
             differences["changed"] = changed
             said.insert(0, f"{changed:,} of {len(run.evaluated):,} {run.task.sample_name} have another answer")

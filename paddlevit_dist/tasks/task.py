@@ -12,6 +12,7 @@ from ..registry import require_derived, resolve
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from .dataset import Samples
+from .differences import Difference
 from .figures import Figure
 from .metrics import Metrics
 from .prediction import InputSamples, PredictionWriter, Row, TrainedMeta
@@ -87,8 +88,11 @@ class ExportParts(NamedTuple):
             it was prepared from. The outputs for it are added.
         paddlex: the content of PaddleX's ``inference.yml`` for this model, apart from its name; None: PaddleX has no
             reader for it.
-        output_name: of the output; None: that of a classifier, or of heatmaps.
-        output_shape: of the output behind the batch, where None stands for any length; None: not known.
+        output_names: of the outputs; none: that of a classifier, or of heatmaps.
+        output_shape: of the only output behind the batch, where None stands for any length; None: not known.
+        sizes_name: of a second input, int64 (batch, 2), width and height of the pictures as they are stored; None: it
+            has none.
+        difference: how far the outputs of two models, which follow ``output_names``, are apart; None: elementwise.
     """
 
     channels: int
@@ -97,8 +101,10 @@ class ExportParts(NamedTuple):
     input_name: str = "images"
     example: Mapping[str, np.ndarray] = {}
     paddlex: dict[str, Any] | None = None
-    output_name: str | None = None
+    output_names: tuple[str, ...] = ()
     output_shape: tuple[int | None, ...] | None = None
+    sizes_name: str | None = None
+    difference: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], Difference] | None = None
 
 
 class Task:
@@ -392,7 +398,8 @@ class Task:
         raise UserError(f"export: task {self.config.TASK} does not say how its models are used elsewhere")
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
-        """A trained model as a function of one tensor that gives one tensor; by default as it is."""
+        """A trained model as a function of the tensors of ``export_parts`` that gives one or several; by default as it
+        is."""
         return model
 
     def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:

@@ -58,6 +58,30 @@ class Targets(NamedTuple):
     denoising: "DenoisingQueries | None" = None
 
 
+class Best(NamedTuple):
+    """Objects found in N images, n in each, best first.
+
+    Attributes:
+        labels: int64 (N, n), from 0.
+        boxes: float32 (N, n, 4), x0, y0, x1, y1 as shares of the image.
+        scores: float32 (N, n).
+    """
+
+    labels: paddle.Tensor
+    boxes: paddle.Tensor
+    scores: paddle.Tensor
+
+    def read(self, original_sizes: np.ndarray) -> list[Detections]:
+        """The same in the host's memory, of images of these heights and widths, int64 (N, 2)."""
+        parts = [self.boxes, self.scores.unsqueeze(-1), self.labels.unsqueeze(-1)]
+        packed = paddle.concat([part.astype("float32") for part in parts], axis=-1).numpy()  # (N, n, 6)
+        found = []
+        for own, (height, width) in zip(packed, np.asarray(original_sizes)):
+            scale = np.array([width, height, width, height], dtype=np.float32)
+            found.append(Detections(own[:, :4] * scale, own[:, 4].copy(), own[:, 5].astype(np.int64), None))
+        return found
+
+
 class Criterion:
     """The losses of a detector: plain numbers that can be pickled, no Paddle state.
 
@@ -107,7 +131,7 @@ class Detector(Model):
     has_no_object: ClassVar[bool] = True
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
-    #: whether ``forward`` of images alone is a function of tensors, ``logits`` and ``boxes``, which can be exported
+    #: whether ``forward`` of images alone and ``best`` are functions of tensors, which can be exported
     is_exportable: ClassVar[bool] = False
     #: what losses are divided by with TRAIN.DETECTION_NORMALISER reference, for the log
     reference_normaliser: ClassVar[str] = (
@@ -120,8 +144,8 @@ class Detector(Model):
         return self.backbone
 
     def classes_of_outputs(self, outputs: int) -> int:
-        """The classes of a classifier with so many outputs, of which one is for no object."""
-        return len(COCO_CATEGORIES) if outputs == self.coco_outputs else outputs - 1
+        """The classes of a classifier with so many outputs, of which one may be for no object."""
+        return len(COCO_CATEGORIES) if outputs == self.coco_outputs else outputs - self.has_no_object
 
     @classmethod
     def criterion(
@@ -146,15 +170,19 @@ class Detector(Model):
         """
         raise NotImplementedError
 
+    def best(self, outputs: Outputs) -> Best:
+        """The objects among ``outputs`` of ``forward`` without targets, as tensors, as many in each image."""
+        raise NotImplementedError
+
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
-        """The objects found in each image, in the host's memory, best first.
+        """The objects found in each image, in the host's memory, best first; it waits for the device once.
 
         Args:
             outputs: of ``forward`` without targets.
             sizes: int64 (N, 2), as ``forward`` was given them.
             original_sizes: int64 (N, 2), height and width of the images as stored: boxes are in their pixels.
         """
-        raise NotImplementedError
+        return self.best(outputs).read(original_sizes)
 
 
 def normal(deviation: float) -> paddle.ParamAttr:
@@ -186,6 +214,14 @@ def without_gradient(x: paddle.Tensor) -> paddle.Tensor:
     """``x.detach()``. In a static graph it is detached from a copy: there Paddle 3.3 does not know that the two share
     memory, and may write over it while the detached one is still to be read."""
     return x.detach() if paddle.in_dynamic_mode() else x.clone().detach()
+
+
+def corners_of_best(boxes: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
+    """x0, y0, x1, y1 of the boxes (N, queries, 4) at ``places`` (N, n), given by centre, width and height, which D-FINE
+    may give below 0: float32 (N, n, 4)."""
+    centre, half = boxes[..., :2].astype("float32"), boxes[..., 2:].astype("float32") / 2
+    ends = paddle.concat([centre - half, centre + half], axis=-1)
+    return paddle.take_along_axis(ends, places.unsqueeze(-1), axis=1)
 
 
 def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:

@@ -1,16 +1,19 @@
-"""Needs of somebody without this package who uses an exported detector: a network of one input and one output, how
-images are prepared, and what the output means."""
+"""Needs of somebody without this package who uses an exported detector: a function of images and their sizes that gives
+objects, how images are prepared, and what the outputs mean."""
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import paddle
-from paddle.nn import functional as F
 from PIL import Image
 
+from ...tasks.differences import Difference
 from ...tasks.task import ExportParts
 from ..transforms.described import describe_input, draw_image, normalise
 from .data.transforms import resize, resize_as_torchvision, whole_view
 from .detections import Detections
-from .detector import Detector, Outputs
+from .detector import Best, Detector
 from .settings import PILLOW, TORCHVISION, Data
 
 _INTERPOLATIONS = {
@@ -18,14 +21,15 @@ _INTERPOLATIONS = {
     TORCHVISION: "bilinear between the four nearest pixels, levels not rounded, as PyTorch's interpolate",
 }
 
-_SMALLEST = 1e-38  # probability whose logarithm is taken for that of 0
-_LEAST = 2.0**-24  # between 1 and the next float32 below: of a probability that has no other beside it
-_OUTPUT = (
-    "(batch, boxes, 4 + classes), for each box centre x, centre y, width and height as shares of the image, then the "
-    "probability of each class"
-)
-_NO_OBJECT = "; what they lack to 1 is that of no object"
-_OWN = ", each for itself: the best pairs of box and class are detections"
+OUTPUTS = ("labels", "boxes", "scores")  # names and sizes as RT-DETR's and D-FINE's authors have them
+SIZES = "orig_target_sizes"
+_MEANING = {
+    "labels": "int64 (batch, n), classes from 0; best first",
+    "boxes": "float32 (batch, n, 4), x0, y0, x1, y1 in pixels of the pictures as they are stored",
+    "scores": "float32 (batch, n), probabilities",
+}
+_LEFT_OUT = 0.1
+_COMPARED = "boxes (as shares) and scores of nine in ten objects"
 
 
 class ExportedDetector(paddle.nn.Layer):
@@ -35,56 +39,65 @@ class ExportedDetector(paddle.nn.Layer):
         super().__init__()
         self.model = model
 
-    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
-        """(N, 3, height, width) -> (N, queries, 4 + classes), see ``_OUTPUT``."""
-        outputs = self.model(images)
-        logits = outputs["logits"]
-        probabilities = F.softmax(logits, axis=-1)[:, :, :-1] if self.model.has_no_object else F.sigmoid(logits)
-        return paddle.concat([outputs["boxes"], probabilities], axis=-1)
+    def forward(self, images: paddle.Tensor, sizes: paddle.Tensor):
+        """Labels, boxes and scores, see ``_MEANING``.
+
+        Args:
+            images: (N, 3, height, width).
+            sizes: int64 (N, 2), width and height of the pictures that boxes are given for.
+        """
+        labels, boxes, scores = self.model.best(self.model(images))
+        return labels, boxes * paddle.concat([sizes, sizes], axis=1).astype(boxes.dtype).unsqueeze(1), scores
 
 
 class EvaluatedFunction(paddle.nn.Layer):
-    """The other way round: what the task evaluates, of a function such as ``ExportedDetector``.
+    """The other way round: what the task evaluates, of a function such as ``ExportedDetector``."""
+
+    def __init__(self, function: paddle.nn.Layer) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Best:
+        """What is found in images without padding."""
+        return Best(*self.function(images, paddle.ones([len(images), 2], dtype="int64")))
+
+    def decode(self, outputs: Best, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
+        """As ``Detector.decode``."""
+        return outputs.read(original_sizes)
+
+
+def difference(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> Difference:
+    """Of scores and boxes, as shares of the longest coordinate, without regard to the order of objects with nearly
+    equal scores. Each expected object is compared with the nearest one of its label. Those with the largest distances
+    are left out: which object is the last that is still among the best, rounding may decide.
 
     Args:
-        family: class of the network, which knows how its outputs are decoded.
+        expected, found: labels (N, n), boxes (N, n, 4), scores (N, n).
     """
-
-    def __init__(self, function: paddle.nn.Layer, family: type[Detector]) -> None:
-        super().__init__()
-        self.function, self._family = function, family
-
-    def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Outputs:
-        """Outputs of the network, of images without padding: logits that give the probabilities."""
-        found = self.function(images)  # (N, queries, 4 + classes)
-        probabilities = found[:, :, 4:]
-        if self._family.has_no_object:
-            nothing = 1 - probabilities.sum(axis=-1, keepdim=True)
-            logits = paddle.log(paddle.clip(paddle.concat([probabilities, nothing], axis=-1), min=_SMALLEST))
-        else:
-            beside = paddle.clip(1 - probabilities, min=_LEAST)
-            logits = paddle.log(paddle.clip(probabilities, min=_SMALLEST)) - paddle.log(beside)
-        return {"boxes": found[:, :, :4], "logits": logits}
-
-    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
-        """As ``Detector.decode``."""
-        return self._family.decode(self, outputs, sizes, original_sizes)
+    (labels, boxes, scores), (other_labels, other_boxes, other_scores) = expected, found
+    scale = max(1.0, float(np.abs(boxes).max()))
+    apart = np.abs(boxes[:, :, None] - other_boxes[:, None]).max(axis=3) / scale  # (N, n, n)
+    apart = np.maximum(apart, np.abs(scores[:, :, None] - other_scores[:, None]))
+    apart = np.where(labels[:, :, None] == other_labels[:, None], apart, 1.0).min(axis=2)
+    nearest = float(np.quantile(apart, 1 - _LEFT_OUT, method="higher"))
+    return Difference(nearest if nearest == nearest else math.inf, 1.0, _COMPARED)
 
 
-def export_parts(family: type[Detector], data: Data, size: tuple[int, int], turned: bool) -> ExportParts:
+def export_parts(data: Data, size: tuple[int, int], turned: bool, is_one_size: bool) -> ExportParts:
     """The parts for a detector trained with this configuration.
 
     Args:
-        family: class of the network.
         data: the configuration's DATA.
         size: height and width that images are resized to.
         turned: they are turned as their EXIF orientation says.
+        is_one_size: evaluations resize images as an exported model needs it.
     """
     about = {
         **describe_input(data, turned, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
-        "output": _OUTPUT + (_NO_OBJECT if family.has_no_object else _OWN),
+        SIZES: "int64 (batch, 2), width and height of the pictures as they are stored",
+        "output": _MEANING,
     }
-    if not data.SQUARE:
+    if not is_one_size:
         about["note"] = (
             "an evaluation keeps the proportions of images, with so many pixels of the shorter side: "
             f"{data.EVAL_SHORTEST_SIDE}; it finds somewhat more than this model of one size"
@@ -93,4 +106,6 @@ def export_parts(family: type[Detector], data: Data, size: tuple[int, int], turn
     view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
     resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image
     example = {"picture": image, "input": normalise(np.asarray(resized), data)}
-    return ExportParts(3, about, size, example=example, output_name="boxes")
+    return ExportParts(
+        3, about, size, example=example, output_names=OUTPUTS, sizes_name=SIZES, difference=difference
+    )

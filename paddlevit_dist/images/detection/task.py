@@ -340,8 +340,8 @@ class Detection(BackboneTask):
                 f"export: {self.config.MODEL.NAME} decides on the host which boxes it looks at, and an exported model "
                 "is a function of tensors alone; export a DETR, or predict with this package"
             )
-        parts = export_parts(self._family, self.config.DATA, export_size(self.config), self.turns)
-        return parts._replace(output_shape=(None, 4 + self.num_classes))
+        is_one_size = self.config.DETECTION.EVALUATE_AS == ONE_SIZE
+        return export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size)
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         from .export import ExportedDetector
@@ -356,4 +356,4 @@ class Detection(BackboneTask):
                 "an exported detector takes images of one size, and DETECTION.EVALUATE_AS "
                 f"{self.config.DETECTION.EVALUATE_AS} keeps their proportions: set it to {ONE_SIZE}"
             )
-        return EvaluatedFunction(function, self._family)
+        return EvaluatedFunction(function)

@@ -313,7 +313,7 @@ class ImageSegmentation(BackboneTask):
         image = draw_image(*size)
         example = {"picture": image, "input": normalise(image, data)}
         shape = (self.num_classes, None, None)
-        return ExportParts(3, about, size, example=example, output_name="logits", output_shape=shape)
+        return ExportParts(3, about, size, example=example, output_names=("logits",), output_shape=shape)
 
     def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
         return OfOneSize(function, self.crop)

@@ -16,8 +16,7 @@ from ....runtime.errors import UserError
 from ....tasks.model import Model
 from ...models.layers import Conv2D
 from .. import key_names
-from ..detections import Detections
-from ..detector import Detector, Outputs, Targets, dense, single_or_double, uniform
+from ..detector import Best, Detector, Outputs, Targets, corners_of_best, dense, single_or_double, uniform
 from ..variants import DETR
 from .criterion import SetCriterion, solver
 from .transformer import Anchors, AtPoints, Cells, Transformer, cells_of, sine_embedding
@@ -163,14 +162,12 @@ class Detr(Detector):
         padded, grid = tuple(images.shape[2:]), tuple(found.shape[2:])
         return cells_of(sizes, padded, grid, self.stride if self.mask_padding else None)
 
-    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
+    def best(self, outputs: Outputs) -> Best:
         """Every query is an object of the class it prefers, even where it prefers none."""
         probabilities = F.softmax(outputs["logits"], axis=-1).astype("float32")[..., :-1]
-        scores, labels = probabilities.max(axis=-1), probabilities.argmax(axis=-1)
-        packed = paddle.concat(
-            [outputs["boxes"].astype("float32"), scores.unsqueeze(-1), labels.astype("float32").unsqueeze(-1)], axis=-1
-        ).numpy()  # (N, queries, 6)
-        return [_detections(found, size) for found, size in zip(packed, np.asarray(original_sizes))]
+        scores, places = paddle.topk(probabilities.max(axis=-1), probabilities.shape[1], axis=1)
+        labels = paddle.take_along_axis(probabilities.argmax(axis=-1), places, axis=1)
+        return Best(labels, corners_of_best(outputs["boxes"], places), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         self.num_classes = num_classes
@@ -195,16 +192,6 @@ class Detr(Detector):
 def _precision_of(x: paddle.Tensor) -> str:
     """Return what positions are computed in: half precision counts no cells."""
     return "float64" if x.dtype == paddle.float64 else "float32"
-
-
-def _detections(found: np.ndarray, size: np.ndarray) -> Detections:
-    """Boxes, scores and classes (queries, 6) of one image, best first; ``size`` is height and width."""
-    found = found[np.argsort(-found[:, 4], kind="stable")]
-    height, width = size
-    centre, half = found[:, :2], found[:, 2:4] / 2
-    scale = np.array([width, height, width, height], dtype=np.float32)
-    boxes = np.concatenate([centre - half, centre + half], axis=1) * scale
-    return Detections(boxes.astype(np.float32), found[:, 4].copy(), found[:, 5].astype(np.int64), None)
 
 
 def _backbone(name: str, options: dict[str, Any]) -> Model:

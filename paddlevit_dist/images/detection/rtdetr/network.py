@@ -17,8 +17,7 @@ from ....runtime.errors import UserError
 from ....runtime.transfers import constant
 from ....tasks.model import Model
 from ...models.layers import Conv2D, LayerNorm
-from ..detections import Detections
-from ..detector import Detector, Outputs, Targets, single_or_double, without_gradient
+from ..detector import Best, Detector, Outputs, Targets, corners_of_best, single_or_double, without_gradient
 from ..detr.criterion import solver
 from ..detr.transformer import xavier
 from ..variants import RTDETR
@@ -191,22 +190,12 @@ class RtDetr(Detector):
         starts = moves + anchors.reshape([*best.shape, 4])
         return starts, of_best(logits), F.sigmoid(starts), content
 
-    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
+    def best(self, outputs: Outputs) -> Best:
         """The best pairs of a query and a class, as many as there are queries."""
         logits = outputs["logits"].astype("float32")
+        classes = logits.shape[2]
         scores, places = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
-        first = paddle.arange(len(logits), dtype=places.dtype).unsqueeze(1) * logits.shape[1]
-        queries = (places // logits.shape[2] + first).flatten()
-        boxes = outputs["boxes"].astype("float32")
-        ends = paddle.concat([boxes[..., :2] - boxes[..., 2:] / 2, boxes[..., :2] + boxes[..., 2:] / 2], axis=-1)
-        boxes = paddle.gather(ends.flatten(0, 1), queries)  # D-FINE's sides may be below 0, and are left so
-        parts = [boxes.reshape([*scores.shape, 4]), scores.unsqueeze(-1), (places % logits.shape[2]).unsqueeze(-1)]
-        packed = paddle.concat([part.astype("float32") for part in parts], axis=-1).numpy()  # (N, Q, 6)
-        found = []
-        for own, (height, width) in zip(packed, np.asarray(original_sizes)):
-            scale = np.array([width, height, width, height], dtype=np.float32)
-            found.append(Detections(own[:, :4] * scale, own[:, 4].copy(), own[:, 5].astype(np.int64), None))
-        return found
+        return Best(places % classes, corners_of_best(outputs["boxes"], places // classes), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         self.num_classes = num_classes

@@ -13,15 +13,12 @@ from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
 from ..runtime.files import why_not_written
 from ..runtime.printing import one_line
-from ..tasks.differences import Difference, elementwise
 from .descriptions import as_yaml, paddlex_description
+from .differences import LARGEST, Difference, compare, require_small
 
-# Of outputs, relative to the largest: float32 is computed in different orders, float16 has 11 bits.
-LARGEST_DIFFERENCE = {"float32": 1e-4, "float16": 5e-2}
 FORMATS = ("paddle", "onnx", "onnxruntime")
 _OUTPUTS = ("logits", "probabilities")
 _INPUTS = ("float", "uint8")
-_CHANNELS_FIRST, _CHANNELS_LAST = "batch, channels, height, width", "batch, height, width, channels"
 
 
 class Trained(NamedTuple):
@@ -53,6 +50,8 @@ def run(words: list[str]) -> None:
     import_paddle()
     trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
     if options.input == "uint8":
+        from .pixels import of_pixels
+
         trained = of_pixels(trained)
     difference = export(trained, options.output, options.format, options.precision, options.outputs)
     about = trained.about
@@ -82,9 +81,7 @@ def _parse(words: list[str]) -> Any:
         "onnxruntime: the same with onnxruntime's own fused operators, which is faster on GPUs",
         choice(*FORMATS),
     )
-    parser.option(
-        "precision", "float32", "of weights, input and computation; float16 for ONNX", choice(*LARGEST_DIFFERENCE)
-    )
+    parser.option("precision", "float32", "of weights, input and computation; float16 for ONNX", choice(*LARGEST))
     parser.option(
         "input",
         "float",
@@ -203,9 +200,11 @@ def _parts_of_detector(name: str, image_size: Any) -> tuple[Any, Any]:
         UserError: no size is given, or the model decides on the host.
     """
     from .. import settings
+    from ..registry import resolve
     from ..tasks.task import make_task
 
     words = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1"]
+    words += getattr(resolve("model", name), "published_input", ())
     size = image_size if isinstance(image_size, tuple) else (image_size or 1,) * 2
     task = make_task(settings.load([*words, *_size_words("DETECTION.EXPORT_SIZE", size)]).values)
     parts = task.export_parts()
@@ -214,7 +213,8 @@ def _parts_of_detector(name: str, image_size: Any) -> tuple[Any, Any]:
             f"export: {name} takes images of any size and what is exported takes one, which weights alone do not "
             "say: add -image_size=HEIGHTxWIDTH, or export the run's folder"
         )
-    return task, parts._replace(output_shape=None)
+    note = f"weights alone do not say how images are normalised: taken as for {name}'s published ones; or export a run"
+    return task, parts._replace(about={**parts.about, "note": note})
 
 
 def _facts(name: str, weights: str, model: Any, size: tuple[int, ...] | None = None) -> dict[str, Any]:
@@ -234,31 +234,6 @@ def _require_tensors(name: str) -> None:
             f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbours that is rebuilt "
             "for every scene, and an inference model of Paddle takes tensors alone; use the command predict instead"
         )
-
-
-def of_pixels(trained: Trained) -> Trained:
-    """The same as a function of pixels, uint8 (batch, height, width, channels), of the size that is exported.
-
-    Raises:
-        UserError: nobody knows how its images are normalised, or it takes no images.
-    """
-    from .pixels import OfPixels, to_pixels
-
-    steps = dict(trained.about.get("preprocessing") or {})
-    if trained.parts is None or "mean" not in trained.about or steps.get("layout") != _CHANNELS_FIRST:
-        raise UserError(
-            "export: -input=uint8 is for images whose normalisation is known: leave it out, or export the run's folder"
-        )
-    inside = {name: steps.pop(name) for name in ("divide_by", "subtract", "divide_by_deviation")}
-    normalised = trained.about["mean"], trained.about["standard_deviation"]
-    batch, channels, *size = trained.about["input_shape"]
-    more = {"input_type": "uint8", "input_shape": [batch, *size, channels]}
-    about = {**trained.about, **more, "preprocessing": {**steps, "layout": _CHANNELS_LAST}, "computed_inside": inside}
-    model = OfPixels(trained.model, *normalised)
-    model.eval()
-    example = {**trained.parts.example}
-    example["input"] = to_pixels(example["input"], *normalised)
-    return Trained(model, about, trained.parts._replace(example=example))
 
 
 def check_output(output: str) -> Path:
@@ -297,8 +272,8 @@ def export(
         if parts.input_name != "images" or parts.output_names:
             raise UserError("export: -outputs=probabilities is for classifiers; leave it out")
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
-    names = parts.output_names or ("heatmaps" if "landmarks" in about else outputs,)
-    about["input_name"], about["outputs"] = parts.input_name, list(names) if len(names) > 1 else parts.output_names[0]
+    names = parts.output_names or (outputs,)
+    about["input_name"], about["outputs"] = parts.input_name, names[0] if len(names) == 1 else list(names)
     example, inputs = {**parts.example}, _inputs(3, about, parts)
     first = {parts.input_name: example.setdefault("input", inputs[parts.input_name][:1])}
     if parts.sizes_name is not None:
@@ -309,8 +284,9 @@ def export(
     try:
         with _write_together(path) as folder:
             with _explain_cut_short(folder):
-                compute = _write_model(model, folder / path.name, kind, precision, parts, names, about)
-            difference = _compare(expected, compute(inputs), precision, output, parts.difference or elementwise)
+                written = _write_model(model, folder / path.name, kind, precision, parts, names, about)
+            difference = compare(expected, written(inputs), parts.difference)
+            require_small(difference, precision, output)
             np.savez_compressed(folder / f"{path.name}.example.npz", **example)
             about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
             # not JSON: Paddle takes every .json next to it for its own
@@ -384,22 +360,6 @@ def _explain_cut_short(folder: Path) -> Iterator[None]:
             probe.write(bytes(largest + 65_536))
             os.fsync(probe.fileno())
         raise
-
-
-def _compare(
-    expected: list[Any],
-    found: list[Any],
-    precision: str,
-    output: str,
-    differ: Callable[[Sequence[Any], Sequence[Any]], Difference],
-) -> Difference:
-    difference = differ(expected, found)
-    if not difference.absolute <= LARGEST_DIFFERENCE[precision] * max(1.0, difference.largest):
-        raise RuntimeError(
-            f"{output} gives other outputs than the model it was exported from: {difference.absolute:g}; "
-            "nothing was written"
-        )
-    return difference
 
 
 def _outputs(model: Any, inputs: dict[str, Any]) -> list[Any]:

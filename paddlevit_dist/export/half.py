@@ -10,7 +10,8 @@ from .graph import DOMAIN, Graph
 
 _FLOAT_INPUTS = {"Resize": (1, 2)}  # inputs of an operator that stay float32
 _CHOOSES, _SAMPLES = "TopK", "GridSample"
-_PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization")
+_SHAPE = "Shape"  # takes any type
+_BEGINS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization", _SHAPE)
 
 
 def to_float16(model: Any, types: Mapping[str, int]) -> Any:
@@ -25,6 +26,7 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
         UserError: a weight is too large for float16.
     """
     from onnx import TensorProto
+    from onnx.helper import np_dtype_to_tensor_dtype
 
     graph = Graph(model)
     single = _in_float32(graph)
@@ -33,23 +35,22 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
 
     def as_wanted(name: str, is_single: bool, before: Any) -> str:
         """The value or constant ``name`` in the precision that the node ``before`` takes."""
-        if types.get(name, TensorProto.FLOAT) != TensorProto.FLOAT or is_single == (
-            name in whole or name in graph.constants
-        ):
+        constant = graph.constants.get(name)
+        kind = types.get(name, TensorProto.FLOAT) if constant is None else np_dtype_to_tensor_dtype(constant.dtype)
+        if kind != TensorProto.FLOAT or is_single == (name in whole or constant is not None):
             return name
-        if (name, is_single) not in made:
-            if name in graph.constants:
-                made[name, is_single] = graph.add_constant(_half(name, graph.constants[name]), f"{name}.float16")
-            else:
-                cast = graph.make("Cast", [name], to=TensorProto.FLOAT if is_single else TensorProto.FLOAT16)
-                graph.put([cast], before)
-                made[name, is_single] = cast.output[0]
+        if (name, is_single) not in made and constant is not None:
+            made[name, is_single] = graph.add_constant(_half(name, constant), f"{name}.float16")
+        elif (name, is_single) not in made:
+            cast = graph.make("Cast", [name], to=TensorProto.FLOAT if is_single else TensorProto.FLOAT16)
+            graph.put([cast], before)
+            made[name, is_single] = cast.output[0]
         return made[name, is_single]
 
     for node in list(graph.nodes):
         is_single, kept = id(node) in single, _FLOAT_INPUTS.get(node.op_type, ())
         for number, name in enumerate(node.input):
-            if name:
+            if name and node.op_type != _SHAPE:
                 node.input[number] = as_wanted(name, is_single or number in kept, node)
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.i == TensorProto.FLOAT and not is_single:
@@ -72,22 +73,18 @@ def _half(name: str, values: np.ndarray) -> np.ndarray:
         half = values.astype(np.float16)
     if not np.isfinite(half).all():
         raise UserError(
-            f"export: the weight {name} reaches {np.abs(values).max():g}, which float16 cannot hold (65,504): leave out "
-            "-precision=float16"
+            f"export: the weight {name} reaches {np.abs(values).max():g}, which float16 cannot hold "
+            "(65,504): leave out -precision=float16"
         )
     return half
 
 
 def value_types(model: Any) -> dict[str, int]:
-    """The element types of values and constants that ONNX knows of."""
+    """The element types of values that ONNX knows of."""
     from onnx import shape_inference
 
     graph = shape_inference.infer_shapes(model).graph
-    values = (*graph.input, *graph.value_info, *graph.output)
-    return {
-        **{value.name: value.type.tensor_type.elem_type for value in values},
-        **{constant.name: constant.data_type for constant in graph.initializer},
-    }
+    return {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
 
 
 def _in_float32(graph: Graph) -> dict[int, Any]:
@@ -102,7 +99,7 @@ def _in_float32(graph: Graph) -> dict[int, Any]:
     found = {id(node): node for node in sampling}
     while wanted:
         node = makers.get(wanted.pop())
-        if node is not None and id(node) not in found and node.op_type not in _PRODUCTS and node.domain != DOMAIN:
+        if node is not None and id(node) not in found and node.op_type not in _BEGINS and node.domain != DOMAIN:
             found[id(node)] = node
             wanted += node.input
     return found

@@ -81,7 +81,9 @@ def run(model: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         expected = {one.name: _TYPES.get(one.type) for one in session.get_inputs()}
         names = [one.name for one in session.get_outputs()]
-        given = {name: inputs[name] if dtype is None else inputs[name].astype(dtype) for name, dtype in expected.items()}
+        given = {
+            name: inputs[name] if dtype is None else inputs[name].astype(dtype) for name, dtype in expected.items()
+        }
         return dict(zip(names, session.run(names, given)))
     except Exception as error:  # its own classes, without a common one of their own
         reason = _first_line(error)

@@ -1,9 +1,41 @@
 """Models of normalised images as functions of pixels."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import paddle
+
+from ..runtime.errors import UserError
+
+_CHANNELS_FIRST, _CHANNELS_LAST = "batch, channels, height, width", "batch, height, width, channels"
+
+
+def of_pixels(trained: Any) -> Any:
+    """The same as a function of pixels, uint8 (batch, height, width, channels), of the size that is exported.
+
+    Args:
+        trained: ``command.Trained``.
+    Raises:
+        UserError: nobody knows how its images are normalised, or it takes no images.
+    """
+    steps = dict(trained.about.get("preprocessing") or {})
+    if trained.parts is None:
+        raise UserError(
+            "export: -input=uint8: weights alone do not say how images are normalised: export the run's folder"
+        )
+    if "mean" not in trained.about or steps.get("layout") != _CHANNELS_FIRST:
+        raise UserError("export: -input=uint8 is for images, and this model takes none: leave it out")
+    inside = {name: steps.pop(name) for name in ("divide_by", "subtract", "divide_by_deviation")}
+    normalised = trained.about["mean"], trained.about["standard_deviation"]
+    batch, channels, *size = trained.about["input_shape"]
+    more = {"input_type": "uint8", "input_shape": [batch, *size, channels]}
+    about = {**trained.about, **more, "preprocessing": {**steps, "layout": _CHANNELS_LAST}, "computed_inside": inside}
+    model = OfPixels(trained.model, *normalised)
+    model.eval()
+    example = {**trained.parts.example}
+    example["input"] = to_pixels(example["input"], *normalised)
+    return trained._replace(model=model, about=about, parts=trained.parts._replace(example=example, paddlex=None))
 
 
 class OfPixels(paddle.nn.Layer):

@@ -18,10 +18,9 @@ from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.key import value_of
-from ..tasks.differences import Difference
 from ..tasks.task import EvaluationStep, ExportParts, Task
 from . import functions
-from .command import LARGEST_DIFFERENCE
+from .differences import Difference, compare
 from .files import find, mapping
 from .functions import Function, Slot, shape_text
 from .pixels import to_pixels
@@ -33,8 +32,8 @@ _SUMS = {"float32": 1e-3, "float16": 2e-2}  # by how much the sum of probabiliti
 
 
 class Exported(paddle.nn.Layer):
-    """An exported model as a function of tensors, as ``Task.exported_model`` makes one of a trained model. A rank computes
-    its own samples with a session of its own.
+    """An exported model as a function of tensors, as ``Task.exported_model`` makes one of a trained model. A rank
+    computes its own samples with a session of its own.
 
     Args:
         source: as the user named it.
@@ -330,10 +329,9 @@ class Comparison(Callback):
 
     def _compare(self, found: Any, expected: Any) -> None:
         if self._exported.parts.difference is not None:
-            apart = self._exported.parts.difference(read(*expected), read(*found))
-            self._of = apart.of
-            seen = zip(self._seen, apart[:2])
-            self._seen[:2] = [paddle.maximum(largest, paddle.to_tensor(value, "float32")) for largest, value in seen]
+            apart = compare(read(*expected), read(*found), self._exported.parts.difference)
+            self._of, new = apart.of, paddle.to_tensor(apart[:2], dtype="float32")
+            self._seen[:2] = [paddle.maximum(seen, new[place]) for place, seen in enumerate(self._seen[:2])]
             return
         expected = expected.astype("float32")
         if self._exported.gives_probabilities:
@@ -356,7 +354,8 @@ class Comparison(Callback):
         largest, of_outputs, changed = max(s[0] for s in seen), max(s[1] for s in seen), sum(s[2] for s in seen)
         differences: dict[str, Any] = {"largest_difference": largest if math.isfinite(largest) else None}
         differences["of_outputs_up_to"] = of_outputs
-        said = [str(Difference(largest, of_outputs, self._of))]
+        difference = Difference(largest, of_outputs, next(filter(None, all_gather(self._of)), ""))
+        said = [str(difference)]
         if self._is_of_classes:
             differences["changed"] = changed
             said.insert(0, f"{changed:,} of {len(run.evaluated):,} {run.task.sample_name} have another answer")
@@ -370,7 +369,7 @@ class Comparison(Callback):
         record.event("difference_of_export", event)
         record.say(f"after the export: {'; '.join(said)}")
         precision = "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision  # TF32 has as many digits
-        if not largest <= LARGEST_DIFFERENCE[precision] * max(1.0, of_outputs):
+        if not difference.is_rounding(precision):
             record.say(
                 f"note: that is more than rounding in {precision}: are these the weights that "
                 f"{exported.source} was made of, and is its input prepared like theirs?"

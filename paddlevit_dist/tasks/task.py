@@ -12,7 +12,6 @@ from ..registry import require_derived, resolve
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from .dataset import Samples
-from .differences import Difference
 from .figures import Figure
 from .metrics import Metrics
 from .prediction import InputSamples, PredictionWriter, Row, TrainedMeta
@@ -92,7 +91,8 @@ class ExportParts(NamedTuple):
         output_shape: of the only output behind the batch, where None stands for any length; None: not known.
         sizes_name: of a second input, int64 (batch, 2), width and height of the pictures as they are stored; None: it
             has none.
-        difference: how far the outputs of two models, which follow ``output_names``, are apart; None: elementwise.
+        difference: how far the expected outputs and found ones, both as ``output_names``, are apart, as a share, and of
+            what, in words; None: the largest difference of a number.
     """
 
     channels: int
@@ -104,7 +104,7 @@ class ExportParts(NamedTuple):
     output_names: tuple[str, ...] = ()
     output_shape: tuple[int | None, ...] | None = None
     sizes_name: str | None = None
-    difference: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], Difference] | None = None
+    difference: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], tuple[float, str]] | None = None
 
 
 class Task:

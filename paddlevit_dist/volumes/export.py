@@ -51,7 +51,9 @@ def export_parts(
         "postprocessing": postprocessing,
     }
     shape = (len(names) or None, *size)
-    return ExportParts(1, about, size, "volume", {"input": _example(size)}, output_shape=shape)
+    return ExportParts(
+        1, about, size, "volume", {"input": _example(size)}, output_names=("heatmaps",), output_shape=shape
+    )
 
 
 def segmentation_parts(

@@ -103,26 +103,6 @@ def test_weights_from_elsewhere_need_the_models_name(tmp_path):
         load_trained(str(tmp_path / "deit.npz"), "convnext_tiny")
 
 
-def test_a_detector_is_exported_from_its_weights_alone(tmp_path):
-    paddle.seed(0)
-    model = create_model("detr_small", num_classes=3)
-    model.eval()
-    paddle.save(model.state_dict(), str(tmp_path / "detr.pdparams"))
-    words = str(tmp_path / "detr.pdparams"), "detr_small"
-    with pytest.raises(UserError, match="add -image_size=HEIGHTxWIDTH"):
-        load_trained(*words)
-    export(load_trained(*words, image_size=(48, 64)), str(tmp_path / "exported"))
-    example = np.load(tmp_path / "exported.example.npz")
-    outputs = model(paddle.to_tensor(example["input"]))
-    expected = paddle.concat([outputs["boxes"], paddle.nn.functional.softmax(outputs["logits"])[:, :, :-1]], axis=-1)
-    assert example["input"].shape == (1, 3, 48, 64)
-    np.testing.assert_allclose(example["output"], expected.numpy(), atol=1e-5)
-    about = yaml.safe_load((tmp_path / "exported.about.yaml").read_text())
-    assert about["num_classes"] == 3 and about["preprocessing"]["resize"] == [48, 64]
-    with pytest.raises(UserError, match="mask_rcnn_small decides on the host"):
-        load_trained(str(tmp_path / "detr.pdparams"), "mask_rcnn_small")
-
-
 @pytest.mark.parametrize("limit", [4096, 1_000_000])  # bytes: the program is cut off, the weights are
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, limit):
     model = create_model("resnet18", num_classes=3)

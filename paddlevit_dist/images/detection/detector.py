@@ -133,6 +133,8 @@ class Detector(Model):
     learns_masks: ClassVar[bool] = False
     #: whether ``forward`` of images alone and ``best`` are functions of tensors, which can be exported
     is_exportable: ClassVar[bool] = False
+    #: words of a command line that prepare images as the published weights expect them, where it is not the default
+    published_input: ClassVar[tuple[str, ...]] = ()
     #: what losses are divided by with TRAIN.DETECTION_NORMALISER reference, for the log
     reference_normaliser: ClassVar[str] = (
         "as DETR's authors do: boxes by the count of all devices, classes by that of each device"

@@ -8,7 +8,6 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...tasks.differences import Difference
 from ...tasks.task import ExportParts
 from ..transforms.described import describe_input, draw_image, normalise
 from .data.transforms import resize, resize_as_torchvision, whole_view
@@ -66,7 +65,7 @@ class EvaluatedFunction(paddle.nn.Layer):
         return outputs.read(original_sizes)
 
 
-def difference(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> Difference:
+def difference(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> tuple[float, str]:
     """Of scores and boxes, as shares of the longest coordinate, without regard to the order of objects with nearly
     equal scores. Each expected object is compared with the nearest one of its label. Those with the largest distances
     are left out: which object is the last that is still among the best, rounding may decide.
@@ -80,7 +79,7 @@ def difference(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> D
     apart = np.maximum(apart, np.abs(scores[:, :, None] - other_scores[:, None]))
     apart = np.where(labels[:, :, None] == other_labels[:, None], apart, 1.0).min(axis=2)
     nearest = float(np.quantile(apart, 1 - _LEFT_OUT, method="higher"))
-    return Difference(nearest if nearest == nearest else math.inf, 1.0, _COMPARED)
+    return nearest if nearest == nearest else math.inf, _COMPARED
 
 
 def export_parts(data: Data, size: tuple[int, int], turned: bool, is_one_size: bool) -> ExportParts:
@@ -106,6 +105,4 @@ def export_parts(data: Data, size: tuple[int, int], turned: bool, is_one_size: b
     view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
     resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image
     example = {"picture": image, "input": normalise(np.asarray(resized), data)}
-    return ExportParts(
-        3, about, size, example=example, output_names=OUTPUTS, sizes_name=SIZES, difference=difference
-    )
+    return ExportParts(3, about, size, example=example, output_names=OUTPUTS, sizes_name=SIZES, difference=difference)

@@ -337,8 +337,8 @@ class Detection(BackboneTask):
 
         if not self._family.is_exportable:
             raise UserError(
-                f"export: {self.config.MODEL.NAME} decides on the host which boxes it looks at, and an exported model "
-                "is a function of tensors alone; export a DETR, or predict with this package"
+                f"export: {self.config.MODEL.NAME} decides on the host how many regions each image has, by Paddle's "
+                "nms, at which paddle2onnx ends: export an RT-DETR, D-FINE or DETR, or predict with this package"
             )
         is_one_size = self.config.DETECTION.EVALUATE_AS == ONE_SIZE
         return export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size)

@@ -16,7 +16,6 @@ from paddlevit_dist.images.detection.data.indexed_images import numbers_of
 from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.detector import zero_padding
-from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
 from paddlevit_dist.images.detection.export import export_parts
@@ -300,21 +299,6 @@ def test_an_evaluation_without_a_single_annotation_has_figures_too():
     assert "Categories" in [figure.title for figure in figures]
 
 
-def test_the_exported_network_says_what_is_decoded(trainer):
-    task, model = trainer.task, trainer.model
-    model.eval()
-    parts = task.export_parts()
-    images = paddle.to_tensor(parts.example["input"])
-    output = task.exported_model(model)(images).numpy()[0]
-    found = model.decode(model(images), np.array([[32, 32]]), np.array([[100, 200]]))[0]
-    model.train()
-    assert images.shape == [1, 3, 32, 32] and output.shape == (10, 4 + 3)
-    order = np.argsort(-output[:, 4:].max(axis=1), kind="stable")
-    np.testing.assert_allclose(output[order, 4:].max(axis=1), found.scores, rtol=1e-5)
-    middle, size = output[order, :2] * [200, 100], output[order, 2:4] * [200, 100]
-    np.testing.assert_allclose(np.concatenate([middle - size / 2, middle + size / 2], 1), found.boxes, atol=1e-3)
-
-
 def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_size(trainer):
     task, model = trainer.task, trainer.model
     with pytest.raises(UserError, match="DETECTION.EVALUATE_AS single keeps their proportions: set it to one_size"):
@@ -332,7 +316,7 @@ def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_s
 @pytest.mark.parametrize("how, words", [("pillow", "PIL"), ("torchvision", "four nearest pixels")])
 def test_an_export_resizes_as_the_evaluation_did(how, words):
     data = settings("DATA.EVAL_RESIZE", how, "DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]").DATA
-    parts = export_parts(Detr, data, (60, 80), turned=False)
+    parts = export_parts(data, (60, 80), turned=False, is_one_size=True)
     assert words in parts.about["preprocessing"]["interpolation"]
     pixels = parts.example["picture"].astype(float)
     if how == "pillow":

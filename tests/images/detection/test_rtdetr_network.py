@@ -5,7 +5,6 @@ import paddle
 import pytest
 
 from paddlevit_dist.images.detection.detector import Targets
-from paddlevit_dist.images.detection.export import EvaluatedFunction, ExportedDetector
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
 from paddlevit_dist.models import create_model, list_models
@@ -112,22 +111,6 @@ def test_the_stem_and_batch_norms_of_a_large_backbone_do_not_learn(name):
     learning = {key for key, value in backbone.named_parameters() if not value.stop_gradient}
     assert learning and not any(key.startswith(("conv1.", "bn1.", "stem.")) for key in learning)
     assert not any(".bn" in key for key in learning)
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_what_is_exported_finds_what_the_network_finds(name):
-    network, images, sizes = network_of(name), images_of(2), np.array([[100, 200], [48, 64]])
-    function = ExportedDetector(network)
-    with paddle.no_grad():
-        shares = function(images).numpy()
-        outputs = network(images)
-        again = EvaluatedFunction(function, type(network))
-        pairs = zip(network.decode(outputs, sizes, sizes), again.decode(again(images), sizes, sizes))
-    np.testing.assert_allclose(shares[..., 4:], 1 / (1 + np.exp(-outputs["logits"].numpy())), rtol=1e-6)
-    for expected, found in pairs:
-        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
-        np.testing.assert_array_equal(found.labels, expected.labels)
-        np.testing.assert_allclose(found.boxes, expected.boxes, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -68,6 +68,16 @@ def test_an_export_has_the_score_of_its_weights_and_says_so(trained, tmp_path, p
     assert 0 <= event["largest_difference"] < 1e-5 < event["of_outputs_up_to"]
 
 
+def test_an_export_that_takes_pixels_has_the_score_of_its_weights(trained, tmp_path):
+    export([str(trained / "run"), str(tmp_path / "digits"), "-input=uint8"])
+    ended = well(evaluated(tmp_path, "scored", str(tmp_path / "digits")))
+    assert "after the export: top-1 +0; 0 of 360 images have another answer" in ended.out
+    for name, ends in values_of(trained / "checked").items():
+        assert values_of(tmp_path / "scored")[name] == pytest.approx(ends, abs=1e-4), name
+    example = np.load(tmp_path / "digits.example.npz")
+    assert example["input"].dtype == np.uint8 and example["input"].shape == (1, 16, 16, 1)
+
+
 def write_onnx(file, shape=("batch", 1, 16, 16), scores=SCORES, dtype="FLOAT", more=(), inputs=("pixels",)):
     """A network that gives any image the same scores, written with ONNX's own helper: ``pixels`` times zero, plus
     them; ``more``: names of other outputs of its values."""

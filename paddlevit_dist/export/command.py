@@ -62,6 +62,11 @@ def run(words: list[str]) -> None:
     print(one_line(f"{options.output}: input {about['input_shape']} {kind}; {difference}"))
     if "note" in about:
         print(one_line(f"note: {about['note']}"))
+    if not difference.is_rounding(options.precision):
+        print(
+            "note: that is more than rounding: a network that has hardly learnt chooses its objects by rounding alone; "
+            f"of any other, evaluate {options.output} says what its score is"
+        )
 
 
 def _parse(words: list[str]) -> Any:

@@ -1,17 +1,16 @@
-"""RT-DETR-R18 at 640 pixels in onnxruntime: what our export writes beside what torch's exporters write of transformers'.
+"""RT-DETR-R18 at 640 pixels in onnxruntime: our export beside transformers' network as torch's exporters write it.
 
     python benchmarks/exported_detector.py --peer-python /path/to/an/interpreter/with/torch/transformers/onnxscript
 
 The interpreter draws weights for transformers' network, lets its batch norms see noise, so that cells differ, and
-writes it by both exporters of torch; the weights become ours by ``export``. Scores of all files agree, or it stops. Then
-all take turns in onnxruntime, with pictures of the network's size: theirs ends with logits and boxes, ours with labels,
+writes it by both exporters of torch; the weights become ours by ``export``. Scores of all files must agree. Then all
+take turns in onnxruntime, with pictures of the network's size: theirs ends with logits and boxes, ours with labels,
 boxes in pixels and scores; "pixels" takes uint8 and normalises them, too. Without an interpreter ours are measured
 alone, with weights of our own. Needs paddle2onnx and onnxruntime; on a GPU, with --cuda, onnxruntime-gpu.
 """
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,8 +35,9 @@ THEIRS = {"transformers, TorchScript": False, "transformers, dynamo": True}
 LARGEST_DIFFERENCE = 1e-4  # of scores
 
 
-def serve() -> None:
-    """Write transformers' network and its weights into this folder; run by the peer's interpreter."""
+def serve(batch: int) -> None:
+    """Write transformers' network, for a batch of this size, and its weights into this folder; run by the peer's
+    interpreter."""
     import torch
     from transformers import RTDetrConfig, RTDetrForObjectDetection, RTDetrResNetConfig
 
@@ -77,24 +77,22 @@ def serve() -> None:
         plain = Plain().eval()
         np.savez(f"{WEIGHTS}.npz", **{name: value.numpy() for name, value in network.state_dict().items()})
         names = {"input_names": ["images"], "output_names": ["logits", "boxes"]}
-        axes = {name: {0: "batch"} for name in ("images", "logits", "boxes")}
-        torch.onnx.export(plain, (images,), "False.onnx", opset_version=17, dynamo=False, dynamic_axes=axes, **names)
-        shapes = ({0: torch.export.Dim("batch")},)
-        torch.onnx.export(
-            plain, (images,), "True.onnx", dynamo=True, dynamic_shapes=shapes, external_data=False, **names
-        )
+        for is_dynamo in THEIRS.values():
+            given = {"external_data": False} if is_dynamo else {"opset_version": 17}
+            torch.onnx.export(
+                plain, (images[:1].repeat(batch, 1, 1, 1),), f"{is_dynamo}.onnx", dynamo=is_dynamo, **names, **given
+            )
 
 
-def write(folder: Path, peer_python: str) -> dict[str, Path]:
+def write(folder: Path, options: argparse.Namespace) -> dict[str, Path]:
     """The files of all contenders."""
     import rounds
 
     environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "2"}
     weights, files = folder / f"{WEIGHTS}.npz", {}
-    if peer_python:
-        subprocess.run(
-            [peer_python, os.path.abspath(__file__), SERVES], env=environment, cwd=folder, check=True, stdout=2
-        )
+    if options.peer_python:
+        command = [options.peer_python, os.path.abspath(__file__), SERVES, str(options.batch)]
+        rounds.run(["env", "-C", str(folder), *command], environment, timeout=280)
         files = {name: folder / f"{is_dynamo}.onnx" for name, is_dynamo in THEIRS.items()}
     else:
         import paddle
@@ -104,10 +102,11 @@ def write(folder: Path, peer_python: str) -> dict[str, Path]:
         weights = folder / f"{WEIGHTS}.pdparams"
         paddle.save(create_model(NAME, num_classes=CLASSES).state_dict(), str(weights))
     for name, words in WORDS.items():
+        if name == HALF and not options.cuda:
+            continue
         files[name] = folder / f"{name}.onnx"
         command = [sys.executable, "-m", "paddlevit_dist", "export", str(weights), str(files[name].with_suffix(""))]
-        flags = [f"-model={NAME}", f"-image_size={SIDE}", *words]
-        subprocess.run([*command, *flags], env=environment, check=True, stdout=2)
+        rounds.run([*command, f"-model={NAME}", f"-image_size={SIDE}", *words], environment, timeout=280)
     return files
 
 
@@ -143,7 +142,11 @@ def contender(file: Path, options: argparse.Namespace) -> tuple[Callable[[], flo
 
 
 def main() -> None:
+    if SERVES in sys.argv[1:]:
+        serve(int(sys.argv[-1]))
+        return
     need("onnxruntime", "paddle2onnx")
+    import onnxruntime
     import rounds
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -151,17 +154,11 @@ def main() -> None:
     parser.add_argument("--cuda", action="store_true", help="on a GPU")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of onnxruntime on the CPU")
-    parser.add_argument(SERVES, action="store_true", help=argparse.SUPPRESS, dest="serves")
     options = parser.parse_args()
-    if options.serves:
-        serve()
-        return
-    import onnxruntime
-
     rounds.print_machine(cpu_only=not options.cuda)
     print(f"onnxruntime {onnxruntime.__version__}, {'CUDA' if options.cuda else f'{options.threads} thread(s)'}")
     with tempfile.TemporaryDirectory() as folder:
-        made = {name: contender(file, options) for name, file in write(Path(folder), options.peer_python).items()}
+        made = {name: contender(file, options) for name, file in write(Path(folder), options).items()}
     scores = {name: found for name, (_, found) in made.items()}
     for name in THEIRS if options.peer_python else ():
         apart = float(np.abs(scores[name] - scores[OURS]).max())

@@ -22,6 +22,7 @@ QUICK = ("color_height_baseline", "exported_onnx", "update", "voxelize")
 # What a benchmark cannot do without, any of those in a row.
 NEEDS = {
     "coco_evaluation": [["pycocotools"]],
+    "exported_detector": [["onnxruntime"], ["paddle2onnx"]],
     "exported_onnx": [["onnxruntime"], ["timm"], ["torch"], ["a GPU"]],
     "image_pipeline": [["skimage", "sklearn"]],
     "scene_memory": [["scipy"]],

@@ -9,6 +9,7 @@ import numpy as np
 import paddle
 import pytest
 import yaml
+from PIL import Image
 from support.processes import ROOT, run_command, run_main
 from support.runs import events, refusal, well
 
@@ -198,6 +199,25 @@ def test_an_exported_detector_has_the_scores_of_its_weights(trained, tmp_path, k
     assert about["classes"] == ["circle", "square", "triangle"] and "note" not in about
 
 
+@needs_onnx
+def test_the_pages_program_finds_what_the_weights_find(trained, tmp_path):
+    """The program of docs/exporting.md, as it stands."""
+    image = np.random.default_rng(0).integers(0, 256, (60, 90, 3)).astype(np.uint8)
+    Image.fromarray(image).save(tmp_path / "image.png")
+    run([str(trained / "run"), str(tmp_path / "shapes"), "-format=onnx", "-input=uint8"])
+    program = (ROOT / "docs" / "exporting.md").read_text(encoding="utf-8").split("```python\n")[2].split("```")[0]
+    (tmp_path / "detect.py").write_text(program, encoding="utf-8")
+    words = [sys.executable, "detect.py", "shapes", "image.png"]
+    ended = well(run_command(words, timeout=60, folder=tmp_path))
+    pixels = np.asarray(Image.fromarray(image).resize((48, 48), Image.Resampling.BILINEAR))[None]
+    network, images = load_trained(str(trained / "run")).model.model, images_of(pixels, "detr_small")  # ImageNet's mean
+    labels, boxes, scores = found_by(network, images, np.array([[90, 60]]))
+    lines = [line.split() for line in ended.out.splitlines()]
+    assert [name for name, *_ in lines] == [("circle", "square", "triangle")[label] for label in labels[0]]
+    found = np.array([line[1:] for line in lines], float)
+    np.testing.assert_allclose(found, np.concatenate([scores[0][:, None], boxes[0]], 1), rtol=0, atol=0.06)
+
+
 def test_paddles_files_are_scored_and_another_preparation_is_refused(trained, tmp_path):
     run([str(trained / "run"), str(tmp_path / "out"), "-input=uint8"])
     ended = well(evaluated(tmp_path, "scored", str(tmp_path / "out"), "-pretrained=none"))
@@ -234,3 +254,44 @@ def test_a_model_of_one_output_is_none_of_a_detector(trained, tmp_path):
     assert "takes 1 inputs (pixels (batch, 3, 48, 48) float32): expected two, images and orig_target_sizes" in message
     file = write_onnx(tmp_path / "two.onnx", ("batch", 3, 48, 48), inputs=("pixels", "sizes"))
     assert "two.onnx: cannot be computed for (batch, 3, 48, 48)" in refusal(evaluated(tmp_path, "scored", str(file)))
+
+
+@needs_onnx
+def test_another_makers_file_of_the_same_inputs_and_outputs_is_scored(tmp_path):
+    """Two boxes at fixed shares of each picture, in a file without a description, for batches of three."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    shares, scores = np.float32([[[0.1, 0.2, 0.5, 0.8], [0, 0, 1, 1]]]), np.float32([[0.75, 0.5]])
+    constants = {"shares": shares, "given": scores, "zero": np.float32(0), "axes": np.array([1])}
+    nodes = [
+        helper.make_node("Cast", ["orig_target_sizes"], ["size"], to=TensorProto.FLOAT),
+        helper.make_node("Concat", ["size", "size"], ["sides"], axis=1),
+        helper.make_node("Unsqueeze", ["sides", "axes"], ["of_picture"]),
+        helper.make_node("Mul", ["of_picture", "shares"], ["boxes"]),
+        helper.make_node("Mul", ["size", "zero"], ["nothing"]),
+        helper.make_node("Add", ["nothing", "given"], ["scores"]),
+        helper.make_node("Cast", ["nothing"], ["labels"], to=TensorProto.INT64),
+    ]
+    values = {
+        name: helper.make_tensor_value_info(
+            name, TensorProto.INT64 if name[0] in "lo" else TensorProto.FLOAT, [3, *shape]
+        )
+        for name, *shape in [
+            ("images", 3, 48, 48),
+            ("orig_target_sizes", 2),
+            ("scores", 2),
+            ("boxes", 2, 4),
+            ("labels", 2),
+        ]
+    }
+    inputs = [values.pop("images"), values.pop("orig_target_sizes")]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "others", inputs, list(values.values()), tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    save(model, str(tmp_path / "others.onnx"))
+    ended = well(evaluated(tmp_path, "scored", str(tmp_path / "others.onnx"), "SAVE_PREDICTIONS", "true"))
+    assert "does not say how its input is prepared; it gets: mode RGB, resize [48, 48]" in ended.out
+    found = json.loads((tmp_path / "scored" / "predictions" / "results.json").read_text())
+    assert len(found) == 2 * 40 and found[0]["category_id"] == found[1]["category_id"]
+    np.testing.assert_allclose(found[0]["bbox"], 48 * np.array([0.1, 0.2, 0.4, 0.6]), atol=1e-4)
+    np.testing.assert_allclose(found[1]["bbox"], [0, 0, 48, 48], atol=1e-4)

@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 from PIL import Image
 
+from ...runtime.errors import UserError
 from ...tasks.task import ExportParts
 from ..transforms.described import describe_input, draw_image, normalise
 from .data.transforms import resize, resize_as_torchvision, whole_view
@@ -50,19 +51,34 @@ class ExportedDetector(paddle.nn.Layer):
 
 
 class EvaluatedFunction(paddle.nn.Layer):
-    """The other way round: what the task evaluates, of a function such as ``ExportedDetector``."""
+    """The other way round: what the task evaluates, of a function such as ``ExportedDetector``, which may be another
+    maker's.
 
-    def __init__(self, function: paddle.nn.Layer) -> None:
+    Args:
+        num_classes: of the data; None: not known.
+    """
+
+    def __init__(self, function: paddle.nn.Layer, num_classes: int | None) -> None:
         super().__init__()
-        self.function = function
+        self.function, self._classes = function, math.inf if num_classes is None else num_classes
 
     def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Best:
         """What is found in images without padding."""
         return Best(*self.function(images, paddle.ones([len(images), 2], dtype="int64")))
 
     def decode(self, outputs: Best, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
-        """As ``Detector.decode``."""
-        return outputs.read(original_sizes)
+        """As ``Detector.decode``.
+
+        Raises:
+            UserError: there are labels of no class.
+        """
+        found, known = outputs.read(original_sizes), self._classes
+        labels = np.concatenate([one.labels for one in found])
+        wrong = labels[(labels < 0) | (labels >= known)]
+        if len(wrong):
+            said = f"EXPORTED gives label {wrong[0]}, and these data have 0 to {known - 1}"
+            raise UserError(f"{said}: name data of its classes")
+        return found
 
 
 def difference(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> tuple[float, str]:

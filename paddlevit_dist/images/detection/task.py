@@ -356,4 +356,4 @@ class Detection(BackboneTask):
                 "an exported detector takes images of one size, and DETECTION.EVALUATE_AS "
                 f"{self.config.DETECTION.EVALUATE_AS} keeps their proportions: set it to {ONE_SIZE}"
             )
-        return EvaluatedFunction(function)
+        return EvaluatedFunction(function, self.num_classes)

@@ -2,7 +2,9 @@
 that others made. An extension: it can be deleted (see ``extension``).
 
 - ``command``: the command ``export``
-- ``onnx_files``: from Paddle's inference model to an ONNX file, also in float16, and what that computes on the CPU
+- ``pixels``: a model of normalised images as one of their pixels; ``differences``: how far outputs are apart
+- ``onnx_files``: from Paddle's inference model to an ONNX file, and what that computes on the CPU
+- ``half``: the same graph in float16, with float32 where 11 bits are too few
 - ``graph``: an ONNX graph that can be edited, and its simplification
 - ``fusion``: the same graph with onnxruntime's own operators, and fewer passes over memory around them
 - ``descriptions``: what is written beside it, for people and for PaddleX

@@ -89,13 +89,17 @@ def value_types(model: Any) -> dict[str, int]:
 
 def _in_float32(graph: Graph) -> dict[int, Any]:
     """The nodes that stay float32, by their ids: where points are sampled, and whatever leads from products to the
-    places of points, to what is chosen, and to the outputs of a network that chooses."""
+    places of points, to whole numbers, to what is chosen, and to the outputs of a network that chooses."""
+    from onnx import TensorProto
+
     choosing = [node for node in graph.nodes if node.op_type == _CHOOSES]
     if not choosing:
         return {}
     sampling = [node for node in graph.nodes if node.op_type == _SAMPLES]
+    casts = [node for node in graph.nodes if node.op_type == "Cast"]
+    whole = [node.input[0] for node in casts if node.attribute[0].i in (TensorProto.INT32, TensorProto.INT64)]
     makers = {name: node for node in graph.nodes for name in node.output}
-    wanted = [*graph.outputs, *(node.input[0] for node in choosing), *(node.input[1] for node in sampling)]
+    wanted = [*graph.outputs, *whole, *(node.input[0] for node in choosing), *(node.input[1] for node in sampling)]
     found = {id(node): node for node in sampling}
     while wanted:
         node = makers.get(wanted.pop())

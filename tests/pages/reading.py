@@ -24,6 +24,7 @@ PAGES = [
     "docs/sparse.md",
     "docs/instances.md",
     "docs/volumes.md",
+    "docs/backbones.md",
     "docs/devices.md",
     "docs/machines.md",
     "docs/library.md",

@@ -1,8 +1,9 @@
 """A user with several kinds of devices, or none, is told which is taken; only the table names a GPU to Paddle."""
 
-import ast
 import os
-from pathlib import Path
+import re
+import subprocess
+import sys
 
 import paddle
 import pytest
@@ -95,17 +96,21 @@ def test_doctor_names_accelerators(seen):
     assert found.status == "ok" and "8 NPU(s) usable through Paddle's plug-in" in found.text
 
 
-def test_only_the_table_names_a_gpu_to_paddle():
-    table = ROOT / "paddlevit_dist" / "runtime" / "device_kinds.py"
-    assert {"gpu", "is_compiled_with_cuda", "CUDAPlace"} == {word for _, word in _named(table)}
-    others = (path for path in (ROOT / "paddlevit_dist").rglob("*.py") if path != table)
-    assert [(str(path), *found) for path in others for found in _named(path)] == []
+def test_lint_fails_where_another_file_than_the_table_names_a_gpu_to_paddle(tmp_path):
+    lint = [sys.executable, str(ROOT / "tools" / "device_names.py")]
+    ended = subprocess.run(lint, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "$(BIN)/python tools/device_names.py" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
-
-def _named(path: Path):
-    """Lines on which a file says the string "gpu", or a name of Paddle's that only CUDA's GPUs have."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and node.value == "gpu":
-            yield node.lineno, "gpu"
-        elif isinstance(node, ast.Attribute) and node.attr in ("is_compiled_with_cuda", "CUDAPlace"):
-            yield node.lineno, node.attr
+    (tmp_path / "runtime").mkdir()
+    table = (ROOT / "paddlevit_dist" / "runtime" / "device_kinds.py").read_text(encoding="utf-8")
+    (tmp_path / "runtime" / "device_kinds.py").write_text(table)
+    (tmp_path / "fine.py").write_text('"""Of a gpu."""\nGPUS = {"gpus": 1}\n')
+    assert subprocess.run([*lint, str(tmp_path)]).returncode == 0
+    wrong = 'import paddle\nfrom paddle import CUDAPlace\npaddle.set_device(f"gpu:{0}")\nKIND = "gpu"\n'
+    (tmp_path / "wrong.py").write_text(f"{wrong}paddle.is_compiled_with_cuda()\npaddle.CUDAPlace(0)\n")
+    ended = subprocess.run([*lint, str(tmp_path)], capture_output=True, text=True)
+    said = re.findall(r"wrong\.py:(\d+): (.*?): ask", ended.stdout)
+    assert ended.returncode == 1 and sorted(said) == [
+        *(("2", "CUDAPlace"), ("3", '"gpu:"'), ("4", '"gpu"'), ("5", "is_compiled_with_cuda"), ("6", "CUDAPlace")),
+    ]

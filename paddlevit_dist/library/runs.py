@@ -20,6 +20,7 @@ from ..commands.train import carry_out
 from ..extension import extensions
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
+from ..runtime.lazy_names import needing_paddle
 from ..settings.command_line import FLAGS
 from ..settings.every_run import RunSettings
 
@@ -123,7 +124,8 @@ def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
     Raises:
         UserError: there are no such weights, or an input cannot be read.
     """
-    from ..inference.predictor import Predictor
+    with needing_paddle("predict"):
+        from ..inference.predictor import Predictor
 
     predictor = Predictor(weights, **options)
     rows = predictor(inputs)
@@ -186,7 +188,11 @@ def _run(words: Sequence[str], training: bool) -> Path:
         raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
     devices.require_sound_variables(run.values.NGPUS)
     processes = run.values.NGPUS
-    with tuning.environment_of_call(processes, run.values.CPU_TUNING) as notices, _as_before(training, processes == 1):
+    with (
+        needing_paddle("train" if training else "evaluate"),
+        tuning.environment_of_call(processes, run.values.CPU_TUNING) as notices,
+        _as_before(training, processes == 1),
+    ):
         folder = carry_out(run, [*devices.drop_stale_variables(), *notices])
     assert folder is not None  # -show_config is refused
     return folder

@@ -35,6 +35,8 @@ def seen(monkeypatch):
         (2, {}, "auto", ("gpu", 2), ""),
         (2, {"npu": 8}, "auto", ("gpu", 2), "device: gpu, of 2 gpu, 8 npu (DEVICE, or -device=, names another)"),
         (2, {"npu": 8}, "NPU", ("npu", 8), ""),
+        (2, {"npu": 8}, "ascend", ("npu", 8), ""),
+        (2, {}, "cuda", ("gpu", 2), ""),
         (2, {}, "cpu", ("cpu", 1), ""),
         (0, {"xpu": 4}, "auto", ("xpu", 4), ""),
         (0, {"cards_of_tomorrow": 3}, "auto", ("cards_of_tomorrow", 3), ""),
@@ -59,6 +61,10 @@ def test_a_device_that_is_not_there_is_refused_with_what_there_is(seen):
         UserError, match=r"^DEVICE tpu \(-device\): tpu is not among the kinds of devices that this Paddle"
     ):
         plan_processes(-1, device="tpu")
+    with pytest.raises(UserError, match="give the kind alone, gpu: -ngpus is how many, and CUDA_VISIBLE_DEVICES says"):
+        plan_processes(-1, device="cuda:1")
+    with pytest.raises(UserError, match="give the kind alone, cpu: -ngpus is how many$"):
+        plan_processes(-1, device="cpu:0")
 
 
 def test_more_than_are_visible_are_refused_with_the_makers_variable(seen, monkeypatch):

@@ -2,8 +2,8 @@
 
 python tools/device_names.py [FOLDER]    of the package, else that of this repository; exit code 1 with each such line
 
-Forbidden elsewhere are the text "gpu" (also "gpu:0"), ``is_compiled_with_cuda`` and ``CUDAPlace``: whoever writes one has
-forgotten the devices that are not NVIDIA's.
+Forbidden elsewhere are the text "gpu" (also "gpu:0"), ``is_compiled_with_cuda`` and ``CUDAPlace``: whoever writes one
+has forgotten the devices that are not NVIDIA's.
 """
 
 import ast

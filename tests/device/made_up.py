@@ -22,7 +22,7 @@ _OF_THE_MOMENT = {"time", "seconds", "samples_per_second", "data_wait_fraction",
 
 @functools.cache
 def folder() -> Path:
-    """Where the plug-in is, compiled against the header of the installed Paddle; else a test is skipped, or fails in CI."""
+    """Where the plug-in is, compiled against the installed Paddle's header; else a test is skipped, or fails in CI."""
     if not hasattr(paddle.base.core, "ProcessGroupCustom"):
         pytest.skip(f"the wheel of Paddle {paddle.__version__} loads no plug-ins (3.x for CPUs does)")
     compiler = shutil.which("g++")

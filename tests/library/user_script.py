@@ -21,7 +21,7 @@ x: paddle.Tensor = transform("cat.jpg")
 names: list[str] = pv.list_models("vit*")
 meter = Accuracy(["a", "b"])
 meter.update(np.zeros((2, 2)), np.zeros(2))
-total = meter.merge(Accuracy(2)).compute()
+total = meter.merge(Accuracy(["a", "b"])).compute()
 print(total.values["top-1"], total.intervals["top-1"].low)
 others = [MeanIoU(3), CocoAP(3), ScanNetAP(3, instance_classes=[1]), RadialError(2), VolumeDice(3)]
 samples = pv.open_dataset("vit_digits", "val")

@@ -35,7 +35,8 @@ _NOT_OF_CALLS = ("h", "version", "show_config", "eval", "cfg", "ngpus")
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What a training or an evaluation has come to.
+    """What a training or an evaluation has come to; as a path it is that of its weights: ``evaluate(run)``,
+    ``create_model(run, pretrained=True)``.
 
     Attributes:
         folder: its output.
@@ -48,6 +49,9 @@ class TrainedRun:
     values: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]
     weights: str
+
+    def __fspath__(self) -> str:
+        return self.weights
 
     @cached_property
     def model(self) -> "nn.Layer":

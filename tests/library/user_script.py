@@ -11,7 +11,7 @@ rate: float = values.TRAIN.BASE_LR
 run = pv.train("vit_digits", epochs=2, **{"TRAIN.BASE_LR": 1e-3})
 score: float = run.values["top-1"]
 low, high = run.intervals["top-1"]
-again: pv.TrainedRun = pv.evaluate(run.folder)
+again: pv.TrainedRun = pv.evaluate(run)
 rows = pv.predict(run.folder, ["cat.jpg"])
 label = rows[0]["class"]
 model = pv.create_model("resnet18", pretrained=True, num_classes=3)

@@ -120,12 +120,6 @@ from paddlevit_dist.images.models.vit import VisionTransformer
 class Mine(VisionTransformer):
     pass
 pv.register_model("mine", Mine)
-before = state()
-own = pv.train("vit_digits", epochs=1, output="own", **{**TINY, "MODEL.NAME": "mine"})
-try:
-    pv.train("vit_digits", epochs=1, output="none", devices=2, **{**TINY, "MODEL.NAME": "mine"})
-except pv.UserError as error:
-    refused = str(error)
 from paddlevit_dist.launch import launch_workers, plan_processes
 def work():
     pass
@@ -133,6 +127,12 @@ try:
     launch_workers(work, (), plan_processes(2))
 except pv.UserError as error:
     of_a_cell = str(error)
+before = state()
+own = pv.train("vit_digits", epochs=1, output="own", **{**TINY, "MODEL.NAME": "mine"})
+try:
+    pv.train("vit_digits", epochs=1, output="none", devices=2, **{**TINY, "MODEL.NAME": "mine"})
+except pv.UserError as error:
+    refused = str(error)
 TINY["batch_size"] = 64
 open("of_a_file.py", "w").write("class Blur:\\n    def __call__(self, image, mask):\\n        pass\\n")
 sys.path.insert(0, "")

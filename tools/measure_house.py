@@ -40,7 +40,7 @@ EXCEPTIONS = {
         (345, "every device that Paddle has, by any name: runtime/device_kinds.py and whoever asked for a GPU"),
         (
             190,
-            "data sets and samplers under any loop, meters that merge, runs of a program; ModelScope; no numba, no Paddle",
+            "data sets and samplers under any loop, meters that merge, runs of a program; ModelScope; without extras",
         ),
         (50, "60 names of published foundation backbones with licences: checkpoint/published.py"),
     ],

@@ -138,6 +138,7 @@ def test_runs_are_compared_and_reported_without_paddle_and_numba(commands, tmp_p
     assert "<html" in (tmp_path / "1" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_without_numba_images_train_and_points_say_what_is_missing(tmp_path):
     paddle = next(one for one in ("paddlepaddle", "paddlepaddle-gpu") if any(metadata.distributions(name=one)))
     if metadata.version(paddle).startswith("2."):

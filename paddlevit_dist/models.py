@@ -56,8 +56,8 @@ def prepare(model: Any) -> Any:
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """All registered names that fit the shell's ``pattern``, such as "vit*", in alphabetical order."""
-    return fnmatch.filter(sorted(MODELS), pattern)
+    """All registered names that fit the shell's ``pattern``, such as "vit*" in any case, in alphabetical order."""
+    return [name for name in sorted(MODELS) if fnmatch.fnmatchcase(name.lower(), pattern.lower())]
 
 
 def variant_options(name: str) -> dict[str, Any]:

@@ -425,7 +425,12 @@ def register_task(
 
 
 def register_callback(name: str, target: Target) -> None:
-    """Make ``-log_to=name`` have ``target()``, a ``Callback``, follow the run in the main process."""
+    """Make ``-log_to=name`` have ``target()``, a ``Callback``, follow the run in the main process.
+
+    Raises:
+        UserError: these are no name and no class or function.
+    """
+    _require_nameable("callback", name, target, _caller())
     CALLBACKS[name] = target
 
 
@@ -450,8 +455,7 @@ def _register(
     kind: str, name: str, target: Target, keys: Any, replace: bool, tables: Sequence[Any] | None = None
 ) -> None:
     place = _caller()
-    if not isinstance(name, str) or not name or not (callable(target) or isinstance(target, str)):
-        raise UserError(f"{place}: register_{kind}({name!r}, {target!r}): expected a name, and a class or a function")
+    _require_nameable(kind, name, target, place)
     before, own = _TABLES[kind].get(name), OWN.get((kind, name))
     if before is not None and not replace and _identity(before) != _identity(target):
         first = own.place if own is not None else "this package has one of its own"
@@ -462,6 +466,11 @@ def _register(
     of_its_own = [] if declared is None else import_object(_AS_TABLES)(declared, f"{place}: {kind} '{name}'", others)
     _TABLES[kind][name] = target
     OWN[kind, name] = Own(target, tables, of_its_own, place)
+
+
+def _require_nameable(kind: str, name: Any, target: Any, place: str) -> None:
+    if not isinstance(name, str) or not name or not (callable(target) or isinstance(target, str)):
+        raise UserError(f"{place}: register_{kind}({name!r}, {target!r}): expected a name, and a class or a function")
 
 
 def _identity(target: Target) -> Any:

@@ -51,7 +51,7 @@ def test_feature_maps_are_those_of_features_and_have_their_channels_and_strides(
 
 
 def test_names_are_found_by_a_pattern():
-    assert pv.list_models("vit_tiny*_?8?") == ["vit_tiny_patch16_384"]
+    assert pv.list_models("ViT_tiny*_?8?") == ["vit_tiny_patch16_384"]
     assert set(pv.list_models("vit*")) < set(pv.list_models()) and pv.list_models("nothing*") == []
 
 

@@ -131,3 +131,10 @@ def test_the_example_of_the_page_runs_as_it_is_printed(tmp_path):
     rows = (tmp_path / "out" / "scores.csv").read_text().splitlines()
     scores = [f"{event['epoch']},{event['top-1']}" for event in events(tmp_path / "out", "evaluation")]
     assert [re.sub(r"^(\d+),\d+,", r"\1,", row) for row in rows] == scores and len(rows) == 2
+
+
+def test_what_is_no_callback_is_refused_where_it_is_registered():
+    with pytest.raises(
+        UserError, match=r"^test_callbacks.py:\d+: register_callback\('three', 3\): expected a name, and a"
+    ):
+        register_callback("three", 3)

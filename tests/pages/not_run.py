@@ -49,6 +49,8 @@ NOT_RUN = {
     "pip install '.[wandb]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
+    "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
+    "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
     "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,

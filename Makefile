@@ -44,6 +44,7 @@ lint: $(VENV)/.ready
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/python tools/measure_house.py
+	$(BIN)/python tools/device_names.py
 	$(BIN)/hadolint docker/Dockerfile
 
 format: $(VENV)/.ready

@@ -98,6 +98,7 @@ setup(
     description="Train and evaluate vision models on all devices of a machine with PaddlePaddle, and trust the numbers",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    author="The authors of paddlevit_dist",
     license="Apache-2.0",
     license_files=["LICENSE"],
     keywords=[

@@ -61,19 +61,28 @@ def test_a_build_has_every_file_of_the_package_and_every_recipe_once(clone, tmp_
     }
 
 
+CHANGES = f"# Changes\n\n## {__version__} - {{}}\n"
+
+
 @pytest.mark.parametrize(
-    "tag, said",
+    "changes, tag, said",
     [
-        ("v9.9.9", f"this commit has the tag v9.9.9, but paddlevit_dist/__init__.py says {__version__}"),
-        (f"v{__version__}", f"CHANGELOG.md has no section '## {__version__}'"),
+        (CHANGES.format("2027-01-31"), "v9.9.9", "this commit has the tag v9.9.9, but paddlevit_dist/__init__.py says"),
+        (CHANGES.format("unreleased"), f"v{__version__}", f"CHANGELOG.md says '## {__version__} - unreleased': write"),
+        ("# Changes\n", None, f"CHANGELOG.md has no section '## {__version__.partition('.dev')[0]} - unreleased'"),
     ],
 )
-def test_nothing_is_built_of_a_commit_whose_tag_says_something_else(clone, tmp_path, tag, said):
-    subprocess.run([*GIT, "tag", tag], cwd=clone, check=True)
+def test_nothing_is_built_of_a_commit_whose_tag_or_changelog_says_something_else(clone, tmp_path, changes, tag, said):
+    (clone / "CHANGELOG.md").write_text(changes, encoding="utf-8")
+    subprocess.run([*GIT, "commit", "-qam", "other"], cwd=clone, check=True)
+    if tag:
+        subprocess.run([*GIT, "tag", tag], cwd=clone, check=True)
     try:
         ended = release(clone, str(tmp_path / "dist"))
     finally:
-        subprocess.run([*GIT, "tag", "-d", tag], cwd=clone, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([*GIT, "reset", "-q", "--hard", "HEAD~1"], cwd=clone, check=True)
+        if tag:
+            subprocess.run([*GIT, "tag", "-d", tag], cwd=clone, stdout=subprocess.DEVNULL, check=True)
     assert ended.returncode == 1 and ended.stderr.startswith(f"error: {said}"), ended.stderr
     assert not (tmp_path / "dist").exists()
 

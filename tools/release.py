@@ -2,8 +2,8 @@
 
 Usage: python tools/release.py [FOLDER]
 
-FOLDER is dist where none is given. The version stands in paddlevit_dist/__init__.py; a tag of a version on this commit
-has to name the same one, and CHANGELOG.md has to have a section about it. What is not committed does not come along.
+FOLDER is dist where none is given. The version stands in paddlevit_dist/__init__.py; CHANGELOG.md has to have a section
+about it, and a tag of a version on this commit to name the same one. What is not committed does not come along.
 Needs git, and setuptools as the extra dev has it. RELEASING.md says what comes before and after.
 """
 
@@ -37,7 +37,7 @@ def main():
 
 
 def version_of(source):
-    """The version of the package in ``source``, once it is what a tag on this commit says."""
+    """The version of the package in ``source``, once it is what CHANGELOG.md and a tag on this commit say."""
     version = re.search(r'__version__ = "(.+)"', (source / "paddlevit_dist" / "__init__.py").read_text("utf-8"))[1]
     tags = subprocess.run(
         ["git", "tag", "--points-at", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
@@ -48,8 +48,12 @@ def version_of(source):
             f"error: this commit has the tag {', '.join(tagged)}, but paddlevit_dist/__init__.py says {version}: "
             f"correct __version__ and move the tag, or tag v{version}"
         )
-    if tagged and not re.search(rf"^## {re.escape(version)}\b", (source / "CHANGELOG.md").read_text("utf-8"), re.M):
-        sys.exit(f"error: CHANGELOG.md has no section '## {version}': rename Unreleased and move the tag")
+    said = dict(re.findall(r"^## (\S+) - (.+)$", (source / "CHANGELOG.md").read_text("utf-8"), re.M))
+    number = version.partition(".dev")[0]
+    if number not in said:
+        sys.exit(f"error: CHANGELOG.md has no section '## {number} - unreleased', or with a date in its place")
+    if tagged and not re.fullmatch(r"\d{4}-\d\d-\d\d", said[number]):
+        sys.exit(f"error: CHANGELOG.md says '## {number} - {said[number]}': write the date there, and move the tag")
     return version
 
 

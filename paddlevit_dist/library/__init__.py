@@ -3,5 +3,5 @@
 - ``runs``: train, evaluate and predict in the calling process
 - ``data``: what a recipe reads, for other loops
 - ``models``: models with their weights, and the transform of their images
-- ``meters``: scores of anybody's outputs
+- ``meters``: scores of anybody's outputs; ``checks`` of what they are given
 """

@@ -3,7 +3,7 @@
 Each is a thin face over what ``evaluate`` counts with, and gives its numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -15,8 +15,10 @@ from ..engine.confidence import Confidence, intervals_of
 from ..intervals import Interval
 from ..runtime.errors import UserError
 from ..tasks.metrics import Metrics
+from .checks import corners_of, host, label_pair, require, require_classes, require_few, require_parts
 
 _RESAMPLES = 1000  # of the bootstrap, as EVALUATION.RESAMPLES has it
+_NO_CLASS = -100  # of points
 OfMeter = TypeVar("OfMeter", bound="Meter")
 
 
@@ -33,30 +35,54 @@ class Scores(NamedTuple):
 
 
 class Meter:
-    """Base class: ``update`` with batches, then ``compute``; both may be repeated.
+    """Base class: ``update`` with batches, then ``compute``; both may be repeated. An update that is refused has added
+    nothing.
 
     Args:
         classes: their number, or the name of each.
-        percent: of the intervals; None: there are none.
+        percent: of the intervals, 1 to 99; None: there are none.
         options: of the class.
+
+    Raises:
+        UserError: of these arguments.
     """
 
     #: values that the metrics have, and outputs alone do not tell
     unknown: ClassVar[Sequence[str]] = ()
 
     def __init__(self, classes: int | Sequence[str], *, percent: int | None = 95, **options: Any) -> None:
-        names = range(classes) if isinstance(classes, int) else classes
-        self._metrics: Any = self._build([str(name) for name in names], **options)
-        self._confidence = None if percent is None else Confidence(percent, _RESAMPLES)
+        kind, is_number = type(self).__name__, isinstance(classes, (int, np.integer))
+        is_known = is_number or (isinstance(classes, Iterable) and not isinstance(classes, str))
+        given: Any = range(int(classes)) if is_number else classes  # type: ignore[arg-type] # a number of numpy's, too
+        names = [str(name) for name in given] if is_known else []
+        if not names or len(set(names)) < len(names):
+            raise UserError(f"{kind}: classes={classes!r}: expected their number, at least 1, or each name once")
+        if percent not in (None, *range(1, 100)):
+            raise UserError(f"{kind}: percent={percent!r}: expected 1 to 99, such as 95, or None for no intervals")
+        self._names = names
+        try:
+            self._metrics: Any = self._build(names, **options)
+        except UserError as error:
+            raise UserError(f"{kind}: {error}") from None
+        self._settings = names, {name: np.asarray(value).tolist() for name, value in options.items()}
+        self._confidence = None if percent is None else Confidence(int(percent), _RESAMPLES)
         self._samples = 0
         self._indices: list[int] = []
 
     def _build(self, names: list[str]) -> Metrics:
         raise NotImplementedError
 
-    def _add(self, found: Any, true: Any, number: int) -> None:
-        """Count one sample."""
+    def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
+        """One sample as ``_add`` takes it.
+
+        Raises:
+            UserError: it is none.
+        """
         raise NotImplementedError
+
+    def _add(self, number: int, *sample: Any) -> None:
+        """Count one sample."""
+        self._metrics.update(*sample)
 
     def update(self, outputs: Any, targets: Any, indices: Any = None) -> None:
         """Add the samples of a batch.
@@ -65,11 +91,39 @@ class Meter:
             outputs, targets: see the class; one for each sample, tensors or arrays. Tensors are waited for.
             indices: of the samples in their data set, int (batch,); all updates have them, or none. With them intervals
                 do not depend on who had which sample, and one that is counted twice is an error.
+
+        Raises:
+            UserError: they are not such; nothing was added.
         """
-        numbers = range(self._samples, self._samples + len(outputs)) if indices is None else _host(indices).tolist()
+        numbers = self._numbers(outputs, targets, indices)
+        samples = []
         for found, true, number in zip(outputs, targets, numbers, strict=True):
-            self._add(found, true, number)
-        self._note(len(outputs), [] if indices is None else numbers)
+            try:
+                samples.append(self._check(found, true))
+            except UserError as error:
+                raise UserError(f"{type(self).__name__}: sample {number}: {error}") from None
+        for number, sample in zip(numbers, samples, strict=True):
+            self._add(number, *sample)
+        self._note(len(numbers), [] if indices is None else numbers)
+
+    def _numbers(self, outputs: Any, targets: Any, indices: Any) -> list[int]:
+        """Of the samples of a batch, once it is one."""
+        name = type(self).__name__
+        for one in (outputs, targets):
+            if isinstance(one, (str, Mapping)) or not hasattr(one, "__len__"):
+                said = f"a {type(one).__name__}, not a batch"
+                raise UserError(f"{name}: this is {said}: update takes lists or arrays with one for each sample")
+        if len(outputs) != len(targets):
+            raise UserError(f"{name}: {len(outputs)} outputs beside {len(targets)} targets")
+        if indices is None:
+            return [*range(self._samples, self._samples + len(outputs))]
+        numbers = host(indices)
+        if numbers.shape != (len(outputs),) or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise UserError(
+                f"{name}: indices of shape {numbers.shape}, {numbers.dtype}: expected a whole number for each of "
+                f"{len(outputs)} samples"
+            )
+        return [int(number) for number in numbers]
 
     def _note(self, samples: int, indices: Sequence[int]) -> None:
         self._samples += samples
@@ -79,10 +133,15 @@ class Meter:
         """Add what another meter of the same settings has counted; returns this one.
 
         Raises:
-            UserError: it is of another class.
+            UserError: it is of another class, has other classes or options, or is this one.
         """
+        name = type(self).__name__
         if type(other) is not type(self):
-            raise UserError(f"{type(self).__name__} and {type(other).__name__} cannot be merged: take two of a kind")
+            raise UserError(f"{name} and {type(other).__name__} cannot be merged: take two of a kind")
+        if other._settings != self._settings:
+            raise UserError(f"{name}: meters of other classes or options cannot be merged")
+        if other is self:
+            raise UserError(f"{name}: a meter cannot be merged with itself, which would count all twice")
         self._metrics.merge(other._metrics)
         self._note(other._samples, other._indices)
         return self
@@ -122,7 +181,8 @@ class Meter:
 
 class Accuracy(Meter):
     """Top-1 and (from six classes up) top-5 in percent, balanced accuracy, and the mean cross-entropy, of logits
-    (batch, classes) beside the true classes (batch,). Nothing waits for the device before ``compute``."""
+    (batch, classes) beside the true classes, int (batch,) or (batch, 1). Nothing waits for a GPU before ``compute``,
+    and so the numbers of classes that are there are not checked."""
 
     def _build(self, names: list[str]) -> Metrics:
         from ..metrics.classification import ClassificationMetrics
@@ -131,9 +191,24 @@ class Accuracy(Meter):
 
     def update(self, outputs: Any, targets: Any, indices: Any = None) -> None:
         """Add a batch; the arguments are those of every meter."""
-        tensors = [one if isinstance(one, paddle.Tensor) else paddle.to_tensor(one) for one in (outputs, targets)]
-        self._metrics.update(tensors[0], tensors[1].astype("int64"))
-        self._note(len(outputs), [] if indices is None else _host(indices).tolist())
+        numbers = self._numbers(outputs, targets, indices)
+        logits, labels = (one if isinstance(one, paddle.Tensor) else host(one) for one in (outputs, targets))
+        try:
+            require(
+                logits.ndim == 2 and logits.shape[1] == len(self._names),
+                f"outputs of shape {tuple(logits.shape)}: expected (batch, {len(self._names)}), a logit of each class",
+            )
+            require(
+                tuple(labels.shape) in ((len(numbers),), (len(numbers), 1)) and "int" in str(labels.dtype),
+                f"targets of shape {tuple(labels.shape)}, {labels.dtype}: expected whole numbers, one for each sample",
+            )
+            if not isinstance(labels, paddle.Tensor) or labels.place.is_cpu_place():
+                require_classes(host(labels), len(self._names), "targets")
+        except UserError as error:
+            raise UserError(f"{type(self).__name__}: {error}") from None
+        tensors = [one if isinstance(one, paddle.Tensor) else paddle.to_tensor(one) for one in (logits, labels)]
+        self._metrics.update(tensors[0], tensors[1].reshape([-1]).astype("int64"))
+        self._note(len(numbers), [] if indices is None else numbers)
 
 
 class MeanIoU(Meter):
@@ -146,23 +221,25 @@ class MeanIoU(Meter):
     unknown = ("loss",)
 
     def _build(self, names: list[str], of: str = "pixels", ignored: int = 255) -> Metrics:
-        self._ignored = ignored
+        self._of, self._ignored = of, ignored
         if of == "pixels":
             from ..images.segmentation.metrics import SegmentationMetrics
 
+            require_few(names)
             return SegmentationMetrics(names)
-        if of != "points":
-            raise UserError(f"MeanIoU: of={of!r}: expected 'pixels' or 'points'")
+        require(of == "points", f"of={of!r}: expected 'pixels' or 'points'")
         from ..points.segmentation.metrics import SemanticMetrics
 
         return SemanticMetrics(names)
 
-    def _add(self, found: Any, true: Any, number: int) -> None:
-        found, true = _host(found), _host(true)
-        if found.ndim == 2:
-            self._metrics.update(found.astype(np.uint8), np.where(true == self._ignored, 255, true).astype(np.uint8))
-        else:
-            self._metrics.update(*_points(found, np.where(true == self._ignored, -100, true)))
+    def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
+        of_points = self._of == "points"
+        axes = ("points",) if of_points else ("height", "width")
+        none = [self._ignored, _NO_CLASS] if of_points else [self._ignored]
+        found, true = label_pair(found, true, axes, len(self._names), none)
+        if of_points:
+            return tuple(_points(found, np.where(true == self._ignored, _NO_CLASS, true)))
+        return found.astype(np.uint8), np.where(true == self._ignored, 255, true).astype(np.uint8)
 
 
 class CocoAP(Meter):
@@ -177,27 +254,54 @@ class CocoAP(Meter):
     def _build(self, names: list[str], masks: bool = False) -> Metrics:
         from ..images.detection.metrics import DetectionMetrics
 
+        self._with_masks = masks
         return DetectionMetrics(names, with_masks=masks)
 
-    def _add(self, found: Any, true: Any, number: int) -> None:
+    def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
         from ..images.detection.detections import Detections, as_written
 
-        scores, labels = _host(found["scores"]), _host(found["labels"]).astype(np.int64)
-        detections = Detections(_host(found["boxes"]).reshape(-1, 4), scores, labels, found.get("masks"))
-        boxes = as_written(_host(true["boxes"]))
-        areas = _host(true.get("areas", boxes[:, 2] * boxes[:, 3])).astype(np.float64)
-        is_crowd = _host(true.get("is_crowd", np.zeros(len(boxes)))).astype(bool)
-        labels, masks = _host(true["labels"]).astype(np.int64), true.get("masks")
-        truth = SimpleNamespace(boxes=boxes, labels=labels, areas=areas, is_crowd=is_crowd, masks=masks)
-        self._metrics.update(number, truth, detections, true.get("size"))
+        more = ["masks"] if self._with_masks else []
+        require_parts(found, "output", ["boxes", "scores", "labels", *more])
+        require_parts(true, "target", ["boxes", "labels", *more, *(["size"] if more else [])])
+        corners, true_corners = corners_of(found["boxes"]), corners_of(true["boxes"])
+        require(
+            bool((true_corners[:, :2] <= true_corners[:, 2:]).all()),
+            "a true box ends before it begins: expected corners x0, y0, x1, y1, not x, y, width, height",
+        )
+        scores = host(found["scores"]).astype(np.float64, copy=False)
+        labels, true_labels = (host(one["labels"]) for one in (found, true))
+        boxes = as_written(true_corners)
+        areas = host(true.get("areas", boxes[:, 2] * boxes[:, 3])).astype(np.float64)
+        is_crowd = host(true.get("is_crowd", np.zeros(len(boxes)))).astype(bool)
+        for side, number, values in (
+            ("output", len(corners), {"scores": scores, "labels": labels, "masks": found.get("masks")}),
+            (
+                "target",
+                len(boxes),
+                {"labels": true_labels, "areas": areas, "is_crowd": is_crowd, "masks": true.get("masks")},
+            ),
+        ):
+            for name, value in values.items():
+                if value is not None and len(value) != number:
+                    raise UserError(f"the {side} has {number} boxes and {len(value)} {name}")
+        require_classes(labels, len(self._names), "labels of the output")
+        require_classes(true_labels, len(self._names), "labels of the target")
+        detections = Detections(corners, scores, labels.astype(np.int64), found.get("masks"))
+        truth = SimpleNamespace(
+            boxes=boxes, labels=true_labels.astype(np.int64), areas=areas, is_crowd=is_crowd, masks=true.get("masks")
+        )
+        return truth, detections, true.get("size")
+
+    def _add(self, number: int, *sample: Any) -> None:
+        self._metrics.update(number, *sample)
 
 
 class ScanNetAP(Meter):
     """Average precision of instances of points by ScanNet's rules, and the IoU of their classes, as fractions.
 
-    An output is a dictionary of "classes", int (points,), and "instances", (class, confidence, indices of its points)
-    each; a target one of "classes", -100 for none, and "instances", int (points,), negative for none. The option
-    ``instance_classes``: the numbers of the classes that have instances; all, if left out.
+    An output is a dictionary of "classes", int (points,), and "instances", (class, confidence, its points) each, these
+    as indices or as bool (points,); a target one of "classes", -100 for none, and "instances", int (points,), negative
+    for none. The option ``instance_classes``: the numbers of the classes that have instances; all, if left out.
     """
 
     unknown = ("loss",)
@@ -205,19 +309,46 @@ class ScanNetAP(Meter):
     def _build(self, names: list[str], instance_classes: Sequence[int] | None = None) -> Metrics:
         from ..points.instances.metrics import InstanceMetrics
 
-        return InstanceMetrics(names, range(len(names)) if instance_classes is None else instance_classes)
+        chosen = [*range(len(names))] if instance_classes is None else [int(one) for one in instance_classes]
+        require(set(chosen) <= set(range(len(names))), f"instance_classes={chosen}: expected numbers of {len(names)}")
+        return InstanceMetrics(names, chosen)
 
-    def _add(self, found: Any, true: Any, number: int) -> None:
+    def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
         from ..points.instances.metrics import Prediction
 
-        predictions = [Prediction(int(of), float(s), np.unique(_host(points))) for of, s, points in found["instances"]]
-        self._metrics.update_semantic(*_points(_host(found["classes"]), _host(true["classes"])), None)
-        self._metrics.update_instances(_host(true["classes"]), _host(true["instances"]), predictions)
+        for side, one in (("output", found), ("target", true)):
+            require_parts(one, side, ["classes", "instances"])
+        classes, true_classes = label_pair(
+            found["classes"], true["classes"], ("points",), len(self._names), [_NO_CLASS]
+        )
+        instances = host(true["instances"])
+        require(
+            instances.shape == true_classes.shape and instances.dtype.kind in "iu",
+            f"instances of the target are {instances.dtype} of shape {instances.shape}: expected a whole number each",
+        )
+        predictions = []
+        for given in found["instances"]:
+            require(len(given) == 3, "an instance of the output is no (class, confidence, its points)")
+            of, confidence, points = int(given[0]), float(given[1]), host(given[2])
+            require_classes(np.array(of), len(self._names), "an instance")
+            points = np.flatnonzero(points) if points.dtype == bool and points.shape == classes.shape else points
+            is_inside = not points.size or (
+                points.dtype.kind in "iu" and points.min() >= 0 and points.max() < len(classes)
+            )
+            require(bool(is_inside), f"points of an instance are no indices of {len(classes)} points")
+            predictions.append(Prediction(of, confidence, np.unique(points).astype(np.int64)))
+        return classes, true_classes, instances, predictions
+
+    def _add(self, number: int, *sample: Any) -> None:
+        classes, true_classes, instances, predictions = sample
+        self._metrics.update_semantic(*_points(classes, true_classes), None)
+        self._metrics.update_instances(true_classes, instances, predictions)
 
 
 class RadialError(Meter):
     """Mean radial error of landmarks in millimetres, its deviation, and the share found within 2, 2.5, 3 and 4 mm; of
-    places in millimetres, float (landmarks, 3) for a volume, beside the true ones, not a number where one is missing.
+    places in millimetres, float (landmarks, 3) for a volume or (landmarks, 2) for an image, beside the true ones, not a
+    number where one is missing.
     """
 
     def _build(self, names: list[str]) -> Metrics:
@@ -225,8 +356,16 @@ class RadialError(Meter):
 
         return LandmarkMetrics(names)
 
-    def _add(self, found: Any, true: Any, number: int) -> None:
-        self._metrics.update(np.linalg.norm(_host(found).astype(np.float64) - _host(true), axis=-1))
+    def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
+        found, true = host(found), host(true)
+        require(
+            found.shape == true.shape and found.shape in ((len(self._names), 3), (len(self._names), 2)),
+            f"outputs of shape {found.shape} beside targets of {true.shape}: expected ({len(self._names)}, 3) of both",
+        )
+        errors = np.linalg.norm(found.astype(np.float64) - true, axis=-1)
+        lost = np.flatnonzero(~np.isfinite(errors) & np.isfinite(true).all(axis=-1))
+        require(not lost.size, f"landmark {self._names[lost[0]] if lost.size else ''} is there, its output no number")
+        return (errors,)
 
 
 class VolumeDice(Meter):
@@ -241,16 +380,18 @@ class VolumeDice(Meter):
     ) -> Metrics:
         from ..volumes.segmentation.metrics import VolumeMetrics
 
+        require_few(names)
+        require(len(names) > 1, f"classes={names}: expected the background and at least one more")
         self._spacing = np.asarray(spacing_mm, np.float64)
+        require(
+            self._spacing.shape == (3,) and bool((self._spacing > 0).all()),
+            f"spacing_mm={spacing_mm}: expected millimetres of depth, height and width",
+        )
         return VolumeMetrics(names, distances)
 
-    def _add(self, found: Any, true: Any, number: int) -> None:
-        self._metrics.update(_host(found).astype(np.uint8), _host(true).astype(np.uint8), self._spacing)
-
-
-def _host(values: Any) -> np.ndarray:
-    """A tensor, an array or numbers as an array."""
-    return np.asarray(values.numpy() if hasattr(values, "numpy") else values)
+    def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
+        found, true = label_pair(found, true, ("depth", "height", "width"), len(self._names), [255])
+        return found.astype(np.uint8), true.astype(np.uint8), self._spacing
 
 
 def _points(*arrays: np.ndarray) -> list[paddle.Tensor]:

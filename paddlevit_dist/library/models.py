@@ -55,7 +55,11 @@ def create_model(
     Raises:
         UserError: unknown name or option, dimensions that do not fit, or no such weights.
     """
-    given = os.fspath(name)
+    given, sides = os.fspath(name), image_size if isinstance(image_size, (list, tuple)) else [image_size]
+    if not all(isinstance(side, (int, np.integer)) and side > 0 for side in sides if side is not None):
+        raise UserError(f"create_model: image_size={image_size!r}: expected a whole number, or (height, width)")
+    if num_classes is not None and not (isinstance(num_classes, (int, np.integer)) and num_classes >= 0):
+        raise UserError(f"create_model: num_classes={num_classes!r}: expected a whole number, 0 for features alone")
     if not pretrained:
         model = models.create_model(given, _NUM_CLASSES if num_classes is None else num_classes, image_size, **options)
         model.made_of = given, None
@@ -203,29 +207,28 @@ class ImageTransform:
         trained = task.training_transform(dataset.kind) if training else None
         self._transform = trained or (lambda image, generator: evaluated(image, generator)[0])
 
-    def __call__(self, image: Any, generator: np.random.Generator | None = None) -> paddle.Tensor:
+    def __call__(self, image: Any, generator: np.random.Generator | int | None = None) -> paddle.Tensor:
         """float32 (channels, height, width) of one image: ``model(transform(image).unsqueeze(0))``.
 
         Args:
             image: a path, a PIL image, or uint8 (height, width[, 3]).
-            generator: of a training's random numbers; None: a new one.
+            generator: of a training's random numbers, or its seed; None: a new one.
         Raises:
             UserError: it cannot be read as an image.
         """
         return self.normalise(paddle.to_tensor(self.pixels(image, generator)[None]))[0]
 
-    def pixels(self, image: Any, generator: np.random.Generator | None = None) -> np.ndarray:
+    def pixels(self, image: Any, generator: np.random.Generator | int | None = None) -> np.ndarray:
         """uint8 (channels, height, width) of one image, without Paddle; the arguments are those of a call."""
         from ..images.data.inputs import GivenImages
         from ..images.data.reading import decode_image, read_file
 
-        generator = np.random.default_rng() if generator is None else generator
         if isinstance(image, (str, os.PathLike)):
             path = os.fspath(image)
             decoded: Image.Image = decode_image(read_file(path), path, self._mode, self._reading)
         else:
             decoded = GivenImages([image], None, self._mode, self._reading).image(0)
-        return cast(np.ndarray, self._transform(decoded, generator))
+        return cast(np.ndarray, self._transform(decoded, np.random.default_rng(generator)))
 
     def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
         """float32 of uint8 (batch, channels, height, width), on the device where these are."""

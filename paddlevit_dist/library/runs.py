@@ -20,6 +20,7 @@ from ..commands.train import carry_out
 from ..extension import extensions
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
+from ..runtime.lazy_names import needing_paddle
 from ..settings.command_line import FLAGS
 from ..settings.every_run import RunSettings
 
@@ -34,7 +35,8 @@ _NOT_OF_CALLS = ("h", "version", "show_config", "eval", "cfg", "ngpus")
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What a training or an evaluation has come to.
+    """What a training or an evaluation has come to; as a path it is that of its weights: ``evaluate(run)``,
+    ``create_model(run, pretrained=True)``.
 
     Attributes:
         folder: its output.
@@ -47,6 +49,9 @@ class TrainedRun:
     values: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]
     weights: str
+
+    def __fspath__(self) -> str:
+        return self.weights
 
     @cached_property
     def model(self) -> "nn.Layer":
@@ -123,7 +128,8 @@ def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
     Raises:
         UserError: there are no such weights, or an input cannot be read.
     """
-    from ..inference.predictor import Predictor
+    with needing_paddle("predict"):
+        from ..inference.predictor import Predictor
 
     predictor = Predictor(weights, **options)
     rows = predictor(inputs)
@@ -186,7 +192,11 @@ def _run(words: Sequence[str], training: bool) -> Path:
         raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
     devices.require_sound_variables(run.values.NGPUS)
     processes = run.values.NGPUS
-    with tuning.environment_of_call(processes, run.values.CPU_TUNING) as notices, _as_before(training, processes == 1):
+    with (
+        needing_paddle("train" if training else "evaluate"),
+        tuning.environment_of_call(processes, run.values.CPU_TUNING) as notices,
+        _as_before(training, processes == 1),
+    ):
         folder = carry_out(run, [*devices.drop_stale_variables(), *notices])
     assert folder is not None  # -show_config is refused
     return folder

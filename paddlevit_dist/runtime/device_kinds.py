@@ -1,6 +1,6 @@
 """The table of devices: what each kind that Paddle knows can do, and what takes its place where it cannot.
 
-Everything else asks here: no other file names a GPU to Paddle (``tests/device/test_table.py`` sees to it). A row of
+Everything else asks here: no other file names a GPU to Paddle (``tools/device_names.py``, of ``make lint``). A row of
 CUDA's GPUs and of the CPU is what was measured; of the others nobody here has a card, so theirs claim least: what
 Paddle answers for the device itself (memory, half precision), and else the way that needs nothing of it.
 """
@@ -69,6 +69,10 @@ _KINDS = {
         DeviceKind(CPU, "CPU process", "", "gloo", exchanges_float64=True),
     )
 }
+_OTHER_NAMES = {  # of makers and other frameworks
+    **{"cuda": GPU, "nvidia": GPU, "rocm": GPU, "dcu": GPU, "hygon": GPU, "ascend": "npu", "huawei": "npu"},
+    **{"kunlun": "xpu", "cambricon": "mlu", "enflame": "gcu", "iluvatar": "iluvatar_gpu", "metax": "metax_gpu"},
+}
 
 
 def kind_of(name: str) -> DeviceKind:
@@ -109,12 +113,18 @@ def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, str]:
     """The kind of device that a run takes, and a line where there was a choice.
 
     Args:
-        requested: the value of DEVICE, in any case.
+        requested: the value of DEVICE, in any case; also a maker's name, "ascend", and "cuda".
         seen: the number of accelerators by kind, those of CUDA first.
     Raises:
-        UserError: Paddle sees none of that kind.
+        UserError: Paddle sees none of that kind, or it is no kind but one device, such as "gpu:1".
     """
-    name, named = requested.lower(), ", ".join(f"{number} {kind}" for kind, number in seen.items())
+    name, _, which = requested.lower().partition(":")
+    name = _OTHER_NAMES.get(name, name)
+    if which:
+        visible = kind_of(name).visible
+        told = f", and {visible} says which of them are seen" if visible else ""
+        raise UserError(f"DEVICE {requested} (-device): give the kind alone, {name}: -ngpus is how many{told}")
+    named = ", ".join(f"{number} {kind}" for kind, number in seen.items())
     if name == AUTO:
         name = next(iter(seen), CPU)
         notice = f"device: {name}, of {named} (DEVICE, or -device=, names another)" if len(seen) > 1 else ""

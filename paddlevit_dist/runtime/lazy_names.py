@@ -1,8 +1,10 @@
 """Names that are imported on first use, so that importing a package does not load Paddle."""
 
+import contextlib
 import importlib
+import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -24,9 +26,26 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if now != name:
             warnings.warn(f"{package}.{name} is {package}.{now} now: use that", FutureWarning, stacklevel=2)
-        return getattr(importlib.import_module(f".{modules[now]}", package), name)
+        with needing_paddle(f"{package}.{now}"):
+            return getattr(importlib.import_module(f".{modules[now]}", package), name)
 
     return get, lambda: sorted(modules)
+
+
+@contextlib.contextmanager
+def needing_paddle(what: str) -> Iterator[None]:
+    """Context in which a Paddle that is not installed is told with what to do.
+
+    Raises:
+        ModuleNotFoundError: there is none.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "paddle":
+            raise
+        advice = f"{sys.executable} -m pip install paddlepaddle, or its build for your device"
+        raise ModuleNotFoundError(f"{what} needs Paddle, which is not installed: {advice}", name="paddle") from None
 
 
 def import_object(location: str) -> Any:

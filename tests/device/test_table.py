@@ -1,8 +1,9 @@
 """A user with several kinds of devices, or none, is told which is taken; only the table names a GPU to Paddle."""
 
-import ast
 import os
-from pathlib import Path
+import re
+import subprocess
+import sys
 
 import paddle
 import pytest
@@ -34,6 +35,8 @@ def seen(monkeypatch):
         (2, {}, "auto", ("gpu", 2), ""),
         (2, {"npu": 8}, "auto", ("gpu", 2), "device: gpu, of 2 gpu, 8 npu (DEVICE, or -device=, names another)"),
         (2, {"npu": 8}, "NPU", ("npu", 8), ""),
+        (2, {"npu": 8}, "ascend", ("npu", 8), ""),
+        (2, {}, "cuda", ("gpu", 2), ""),
         (2, {}, "cpu", ("cpu", 1), ""),
         (0, {"xpu": 4}, "auto", ("xpu", 4), ""),
         (0, {"cards_of_tomorrow": 3}, "auto", ("cards_of_tomorrow", 3), ""),
@@ -58,6 +61,10 @@ def test_a_device_that_is_not_there_is_refused_with_what_there_is(seen):
         UserError, match=r"^DEVICE tpu \(-device\): tpu is not among the kinds of devices that this Paddle"
     ):
         plan_processes(-1, device="tpu")
+    with pytest.raises(UserError, match="give the kind alone, gpu: -ngpus is how many, and CUDA_VISIBLE_DEVICES says"):
+        plan_processes(-1, device="cuda:1")
+    with pytest.raises(UserError, match="give the kind alone, cpu: -ngpus is how many$"):
+        plan_processes(-1, device="cpu:0")
 
 
 def test_more_than_are_visible_are_refused_with_the_makers_variable(seen, monkeypatch):
@@ -95,17 +102,21 @@ def test_doctor_names_accelerators(seen):
     assert found.status == "ok" and "8 NPU(s) usable through Paddle's plug-in" in found.text
 
 
-def test_only_the_table_names_a_gpu_to_paddle():
-    table = ROOT / "paddlevit_dist" / "runtime" / "device_kinds.py"
-    assert {"gpu", "is_compiled_with_cuda", "CUDAPlace"} == {word for _, word in _named(table)}
-    others = (path for path in (ROOT / "paddlevit_dist").rglob("*.py") if path != table)
-    assert [(str(path), *found) for path in others for found in _named(path)] == []
+def test_lint_fails_where_another_file_than_the_table_names_a_gpu_to_paddle(tmp_path):
+    lint = [sys.executable, str(ROOT / "tools" / "device_names.py")]
+    ended = subprocess.run(lint, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "$(BIN)/python tools/device_names.py" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
-
-def _named(path: Path):
-    """Lines on which a file says the string "gpu", or a name of Paddle's that only CUDA's GPUs have."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and node.value == "gpu":
-            yield node.lineno, "gpu"
-        elif isinstance(node, ast.Attribute) and node.attr in ("is_compiled_with_cuda", "CUDAPlace"):
-            yield node.lineno, node.attr
+    (tmp_path / "runtime").mkdir()
+    table = (ROOT / "paddlevit_dist" / "runtime" / "device_kinds.py").read_text(encoding="utf-8")
+    (tmp_path / "runtime" / "device_kinds.py").write_text(table)
+    (tmp_path / "fine.py").write_text('"""Of a gpu."""\nGPUS = {"gpus": 1}\n')
+    assert subprocess.run([*lint, str(tmp_path)]).returncode == 0
+    wrong = 'import paddle\nfrom paddle import CUDAPlace\npaddle.set_device(f"gpu:{0}")\nKIND = "gpu"\n'
+    (tmp_path / "wrong.py").write_text(f"{wrong}paddle.is_compiled_with_cuda()\npaddle.CUDAPlace(0)\n")
+    ended = subprocess.run([*lint, str(tmp_path)], capture_output=True, text=True)
+    said = re.findall(r"wrong\.py:(\d+): (.*?): ask", ended.stdout)
+    assert ended.returncode == 1 and sorted(said) == [
+        *(("2", "CUDAPlace"), ("3", '"gpu:"'), ("4", '"gpu"'), ("5", "is_compiled_with_cuda"), ("6", "CUDAPlace")),
+    ]

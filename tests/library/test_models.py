@@ -62,6 +62,9 @@ def test_names_are_found_by_a_pattern():
         ("hf:somebody/something", {"pretrained": True}, r"name it, for example create_model\('resnet50', pretrained="),
         ("resnet18", {"pretrained": "nowhere.pdparams"}, "nowhere.pdparams"),
         ("mixer_b16_224", {"features_only": True}, "MlpMixer has no feature maps"),
+        ("resnet18", {"num_classes": -1}, "num_classes=-1: expected a whole number, 0 for features alone"),
+        ("resnet18", {"num_classes": "ten"}, "num_classes='ten': expected a whole number"),
+        ("resnet18", {"image_size": (0, 32)}, r"image_size=\(0, 32\): expected a whole number, or \(height, width\)"),
     ],
 )
 def test_what_is_not_there_is_one_line(name, options, said):
@@ -94,6 +97,7 @@ def test_a_training_transform_draws_and_a_layer_of_ones_own_has_none(tmp_path):
     transform = pv.create_transform(model, training=True)
     first, same, other = (transform.pixels(image, np.random.default_rng(seed)) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, same)
+    np.testing.assert_array_equal(first, transform.pixels(image, 0))
     assert first.shape == (3, 224, 224) and (first != other).any()
     Image.fromarray(image).save(tmp_path / "image.png")
     again = pv.create_transform(model)

@@ -53,7 +53,7 @@ before = state()
 first = pv.train("vit_digits", epochs=1, output="first", **TINY)
 again = pv.train("vit_digits", epochs=1, output="again", **TINY)
 kept = state() == before
-scored = pv.evaluate("first", output="scored")
+scored = pv.evaluate(first, output="scored")
 try:
     pv.train("vit_digits", epochs=1, output="first", **TINY)
 except pv.UserError as error:

@@ -11,7 +11,7 @@ rate: float = values.TRAIN.BASE_LR
 run = pv.train("vit_digits", epochs=2, **{"TRAIN.BASE_LR": 1e-3})
 score: float = run.values["top-1"]
 low, high = run.intervals["top-1"]
-again: pv.TrainedRun = pv.evaluate(run.folder)
+again: pv.TrainedRun = pv.evaluate(run)
 rows = pv.predict(run.folder, ["cat.jpg"])
 label = rows[0]["class"]
 model = pv.create_model("resnet18", pretrained=True, num_classes=3)
@@ -21,7 +21,7 @@ x: paddle.Tensor = transform("cat.jpg")
 names: list[str] = pv.list_models("vit*")
 meter = Accuracy(["a", "b"])
 meter.update(np.zeros((2, 2)), np.zeros(2))
-total = meter.merge(Accuracy(2)).compute()
+total = meter.merge(Accuracy(["a", "b"])).compute()
 print(total.values["top-1"], total.intervals["top-1"].low)
 others = [MeanIoU(3), CocoAP(3), ScanNetAP(3, instance_classes=[1]), RadialError(2), VolumeDice(3)]
 samples = pv.open_dataset("vit_digits", "val")

@@ -55,8 +55,13 @@ def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
     shallow = "MODEL.ENCODER_LAYERS 1 MODEL.DECODER_LAYERS 2 MODEL.NUM_QUERIES 10".split()
     results = {}
     for recipe in recipes:
-        is_detr = settings.load([f"-cfg={recipe}"]).values.MODEL.NAME.startswith("detr")
-        results[Path(recipe).stem] = run(recipe, output, [*data, *(shallow if is_detr else [])])
+        given = settings.load([f"-cfg={recipe}"]).values
+        words = shallow if given.MODEL.NAME.startswith("detr") else []
+        if given.DATA.SQUARE:
+            words = ["MODEL.NUM_QUERIES", "10"]
+        if given.DATA.BATCH_SIDES:
+            words += ["DATA.BATCH_SIDES", "[96]", "DATA.PLAIN_EPOCHS", "0"]
+        results[Path(recipe).stem] = run(recipe, output, [*data, *words])
     return results
 
 

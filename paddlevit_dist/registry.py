@@ -20,6 +20,7 @@ from .runtime.errors import UserError
 from .runtime.lazy_names import import_object
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
+_FIND_BOXES = "paddlevit_dist.images.data.box_layouts:find_boxes"
 _NOT_HERE = "paddlevit_dist.images.models.not_here:not_here"
 
 Target = str | Callable[..., Any]
@@ -180,7 +181,7 @@ RECIPES = {
     **dict.fromkeys(("synthetic_solids", "modelnet10", "modelnet40"), "mink_classifier_solids"),
     "synthetic_shapes": "detr_shapes",
     "segmentation_shapes": "segformer_b0_shapes",
-    **dict.fromkeys(("coco", "voc", "yolo"), "detr_r50_coco"),
+    **dict.fromkeys(("coco", "voc", "yolo"), "finetune_boxes"),
     **dict.fromkeys(("nnunet", "synthetic_organs"), "volume_unet3d_phantoms"),
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
@@ -339,6 +340,11 @@ def guess_dataset(path: str, task: str | None = None) -> Any:
         task: that will read it, where that is known: a folder may hold what several read.
     """
     return import_object(_GUESS_DATASET)(path, contents_of("task", task) if task is not None else None)
+
+
+def boxes_at(folder: str) -> list[str]:
+    """The datasets of images with boxes that a folder holds, usually none or one."""
+    return [guess.dataset for guess in import_object(_FIND_BOXES)(folder, folder)]
 
 
 def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:

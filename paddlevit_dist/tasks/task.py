@@ -50,12 +50,14 @@ class Step(NamedTuple):
         update: from 0, over the whole run.
         total_updates: of the whole run.
         micro: number of the micro-batch within the update, from 0.
+        epochs_left: after this one; None: nobody knows.
     """
 
     epoch: int
     update: int
     total_updates: int
     micro: int = 0
+    epochs_left: int | None = None
 
 
 class EvaluationStep(NamedTuple):
@@ -314,6 +316,11 @@ class Task:
             until then must be small, and it may wait for the device, which this method should not.
         """
         raise NotImplementedError
+
+    def evaluation_lines(self) -> list[str]:
+        """Lines for the log of a run that only evaluates, once all is evaluated, beside its values; called in the main
+        process, of what that process has evaluated."""
+        return []
 
     def figure_records(self, batch: Mapping[str, np.ndarray], predictions: Sequence[Any]) -> Sequence[Any]:
         """Return what the figures need to know of each sample of a batch: one small picklable record per sample, in its

@@ -56,8 +56,11 @@ def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
     smaller = {"detr": ["MODEL.ENCODER_LAYERS", "1", "MODEL.DECODER_LAYERS", "2", *few], "rtdetr": few, "dfine": few}
     results = {}
     for recipe in recipes:
-        family = settings.load([f"-cfg={recipe}"]).values.MODEL.TYPE
-        results[Path(recipe).stem] = run(recipe, output, [*data, *smaller.get(family, [])])
+        given = settings.load([f"-cfg={recipe}"]).values
+        words = [*smaller.get(given.MODEL.TYPE, [])]
+        if given.DATA.BATCH_SIDES:
+            words += ["DATA.BATCH_SIDES", "[96]", "DATA.PLAIN_EPOCHS", "0"]
+        results[Path(recipe).stem] = run(recipe, output, [*data, *words])
     return results
 
 

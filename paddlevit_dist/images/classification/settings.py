@@ -25,7 +25,6 @@ from .. import settings
 from ..expected_input import input_of
 from .paddlevit_defaults import defaults_of
 
-_INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
 
@@ -43,9 +42,6 @@ class Data(settings.Data):
     CROP_SCALE: Pair[float] = key([0.08, 1.0], "training crop: share of the area", SHARE_ABOVE_0)
     CROP_RATIO: Pair[float] = key([0.75, 4 / 3], "training crop: width to height", ABOVE_0)
     GLYPH_DISTORTION: float = key(1.0, "training on signs: strength of the small affine maps, 0 for none", SHARE)
-    VAL_FRACTION_IF_MISSING: float | None = key(
-        None, "the same, for class folders without a folder of validation images only", _INSIDE
-    )
     CLASS_BALANCED: bool = key(False, "training reads all classes equally often")
 
 

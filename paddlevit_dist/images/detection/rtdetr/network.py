@@ -62,7 +62,7 @@ class RtDetr(Detector):
     variants = RTDETR
     coco_outputs = 80
     key_maps = key_names.RTDETR
-    classifier_layers = ("enc_score_head",)
+    classifier_layers = ("enc_score_head", "decoder.class_embed", "denoising_class_embed")
     published_input = ("DATA.IMAGENET_MEAN", "[0.0,0.0,0.0]", "DATA.IMAGENET_STD", "[1.0,1.0,1.0]")
     reference_normaliser = "as RT-DETR's authors do: by the mean of the devices' objects, at least 1"
 

@@ -20,7 +20,7 @@ from ...settings.key import (
     Table,
     Unused,
 )
-from ...settings.section import Pair, PathText, key, rows
+from ...settings.section import Pair, PathText, Section, key, rows
 from .. import settings
 from ..expected_input import input_of
 from .paddlevit_defaults import defaults_of
@@ -90,6 +90,24 @@ class Train(every_run.Train):
 class ClassificationSettings(settings.ImageSettings):
     DATA: Data
     TRAIN: Train
+
+
+class ProbeKeys(Section):
+    # DINOv2's, for a batch of 256.
+    RATES: list[float] = key(
+        [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1],
+        "linear probe: a layer for each, factors of TRAIN.BASE_LR",
+        ABOVE_0,
+    )
+    RATE: float | None = key(
+        None, "linear probe: the one of RATES that is evaluated; None: the best on what is evaluated", ABOVE_0
+    )
+    NEIGHBOURS: list[int] = key([20, 10], "nearest neighbours: numbers that vote; the first is the score", AT_LEAST_1)
+    TEMPERATURE: float = key(0.07, "nearest neighbours: votes weigh exp(similarity / temperature)", ABOVE_0)
+
+
+class ProbeSettings(ClassificationSettings):
+    PROBE: ProbeKeys
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
@@ -163,4 +181,27 @@ TABLE = Table(
     dropped={
         "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as PaddleViT does it, and a batch has no clean part",
     },
+)
+
+
+def _check_probe(given: ConfigView[ProbeSettings]) -> list[str]:
+    probe = given.values.PROBE
+    for name in ("RATES", "NEIGHBOURS"):
+        if not probe[name] or len(set(probe[name])) < len(probe[name]):
+            raise UserError(f"{given[f'PROBE.{name}']}: expected each one once, and one at least")
+    if probe.RATE is not None and probe.RATE not in probe.RATES:
+        raise UserError(f"{given['PROBE.RATE']}: expected one of {given['PROBE.RATES']}")
+    return []
+
+
+def _find_unused_of_probe(given: ConfigView[ProbeSettings]) -> Iterator[Unused]:
+    names = (*TABLE.of_training() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_BAD_SAMPLE")
+    yield Unused(tuple(sorted(names)), "TASK", "features are computed once, of images as an evaluation sees them: {}")
+
+
+PROBE_TABLE = Table(
+    keys=rows(ProbeSettings),
+    effects={"network": ("PROBE.RATES",), "score": ("PROBE.",)},
+    check=_check_probe,
+    unused=_find_unused_of_probe,
 )

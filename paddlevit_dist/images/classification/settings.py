@@ -5,12 +5,15 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
+from ...checkpoint.content import checkpoint_in, read_about
+from ...checkpoint.published import address_of, is_address
 from ...runtime.errors import UserError
 from ...settings import every_run
 from ...settings.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
+    COMMAND_LINE,
     SHARE,
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
@@ -23,6 +26,7 @@ from ...settings.key import (
 from ...settings.section import Pair, PathText, Section, key, rows
 from .. import settings
 from ..expected_input import input_of
+from ..settings import IMAGES
 from .paddlevit_defaults import defaults_of
 
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
@@ -184,6 +188,26 @@ TABLE = Table(
 )
 
 
+_INPUT = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "INTERPOLATION", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+
+
+def _complete_probe(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """Network and input are those of the run whose weights are given, unless the command line says otherwise."""
+    source = values.MODEL.PRETRAINED
+    if source is None or is_address(source) or address_of(source) is not None:
+        return []
+    said = (read_about(str(checkpoint_in(source))) or {}).get("settings")
+    if not isinstance(said, Mapping) or said.get("TASK") != "classification":
+        return []
+    names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
+    for section, name in (name.split(".") for name in [*names, *(f"DATA.{name}" for name in _INPUT)]):
+        given = settings.get(f"{section}.{name}")
+        if name in said.get(section, {}) and (given is None or given.source != COMMAND_LINE):
+            values[section][name] = said[section][name]
+    size = f"{values.DATA.IMAGE_SIZE} pixels"
+    return [f"MODEL.NAME {values.MODEL.NAME}, {size}: network and input of the run that {source} is of"]
+
+
 def _check_probe(given: ConfigView[ProbeSettings]) -> list[str]:
     probe = given.values.PROBE
     for name in ("RATES", "NEIGHBOURS"):
@@ -202,6 +226,7 @@ def _find_unused_of_probe(given: ConfigView[ProbeSettings]) -> Iterator[Unused]:
 PROBE_TABLE = Table(
     keys=rows(ProbeSettings),
     effects={"network": ("PROBE.RATES",), "score": ("PROBE.",)},
+    complete=_complete_probe,
     check=_check_probe,
     unused=_find_unused_of_probe,
 )

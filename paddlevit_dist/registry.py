@@ -137,6 +137,8 @@ EMBEDDED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_
 TASKS = _there(
     {
         "classification": "paddlevit_dist.images.classification.task:Classification",
+        "linear_probe": "paddlevit_dist.images.classification.probes:LinearProbe",
+        "knn_probe": "paddlevit_dist.images.classification.probes:NeighbourProbe",
         "landmarks": "paddlevit_dist.volumes.landmarks.task:LandmarkDetection",
         "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
         "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
@@ -151,6 +153,7 @@ TASKS = _there(
 # modules do not import Paddle.
 _IMAGES_TABLE = "paddlevit_dist.images.settings:IMAGES"
 _CLASSIFICATION_TABLES = (_IMAGES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
+_PROBE_TABLES = (*_CLASSIFICATION_TABLES, "paddlevit_dist.images.classification.settings:PROBE_TABLE")
 _OBJECTS_TABLE = "paddlevit_dist.images.settings:OBJECTS"
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
 _VOLUMES_TABLE = "paddlevit_dist.volumes.settings:VOLUMES"
@@ -158,6 +161,8 @@ _LANDMARK_TABLES = (_VOLUMES_TABLE, "paddlevit_dist.volumes.settings:LANDMARKS")
 
 TABLES: dict[str, Sequence[str]] = {
     "classification": _CLASSIFICATION_TABLES,
+    "linear_probe": _PROBE_TABLES,
+    "knn_probe": _PROBE_TABLES,
     "landmarks": _LANDMARK_TABLES,
     "volume_segmentation": [_VOLUMES_TABLE, "paddlevit_dist.volumes.segmentation.settings:TABLE"],
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],

@@ -191,7 +191,7 @@ class Loader:
     def __len__(self) -> int:
         return len(self.sampler)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Generator[dict[str, Any], None, None]:
         """One pass over the sampler."""
         yield from self._batches(self.sampler)
 

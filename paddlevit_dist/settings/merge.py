@@ -114,7 +114,7 @@ def _load(
         known, respelled = _resolve_names(known)
         renamed += respelled
 
-    implied = _find_implied(known)
+    implied = _find_implied(_accept([setting for setting in settings if setting.source != COMMAND_LINE])[0], known)
     known = {**{setting.name: setting for setting in implied}, **known}
 
     values = default_config()
@@ -139,9 +139,9 @@ def _load(
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
 
 
-def _find_implied(known: dict[str, Setting]) -> list[Setting]:
-    """Find what goes without saying in the file that is named, and nobody says otherwise."""
-    of_files = {name: setting for name, setting in known.items() if setting.source != COMMAND_LINE}
+def _find_implied(of_files: dict[str, Setting], known: dict[str, Setting]) -> list[Setting]:
+    """Find what goes without saying in the files that are named, and nobody says otherwise: the command line's settings
+    take the place of a file's, but the file is what it is."""
     place = next((setting.source for setting in of_files.values()), "")
     return [
         Setting(name, value, source, place, is_implied=True)

@@ -148,6 +148,8 @@ class Task:
     best_metric: tuple[str, bool] = ("loss", False)
     #: whether it makes figures for the report of a run (``figure_records``, ``figures``)
     makes_figures = False
+    #: other tasks whose trained weights it starts from or evaluates
+    takes_weights_of: tuple[str, ...] = ()
     #: the key that ``export -image_size`` sets: one number, or height and width where the key has two
     image_size_key = "DATA.IMAGE_SIZE"
 
@@ -249,6 +251,16 @@ class Task:
             UserError: the configuration describes none.
         """
         raise NotImplementedError
+
+    def weights_loaded(
+        self, model: paddle.nn.Layer, datasets: Mapping[str, Samples], keep: Callable[..., np.ndarray]
+    ) -> None:
+        """Called on every rank once the model has the weights that -pretrained or -resume names, before any sample is
+        read: compute what follows from those of its layers that stay as they are.
+
+        Args:
+            keep: ``engine.kept_rows.KeptRows``, which computes rows of all samples once.
+        """
 
     def check_model(self) -> list[str]:
         """Say what is known about the configured model without data, weights or memory: lines about what a run still

@@ -79,6 +79,25 @@ def test_neither_paddle_nor_numba_is_there(core_packages, tmp_path):
     assert {"numpy", "yaml", "jinja2"} <= names and not {"numba", "paddle", "scipy", "cv2"} & names
 
 
+def test_calls_that_need_paddle_say_how_to_install_it_and_others_work(core_packages, tmp_path):
+    program = """
+import paddlevit_dist as pv
+for call in (lambda: pv.train("vit_digits"), lambda: pv.predict("run", "x"), lambda: pv.Accuracy(3)):
+    try:
+        call()
+    except ModuleNotFoundError as error:
+        print(error)
+print(pv.load_config("vit_digits", epochs=3).TRAIN.NUM_EPOCHS, pv.list_models("vit_tiny_*384"))
+"""
+    kept = {**ALONE, "PYTHONPATH": os.pathsep.join([str(core_packages), str(ROOT)])}
+    said = succeeded(run_command([sys.executable, "-S", "-c", program], folder=tmp_path, timeout=60, **kept)).out
+    *lines, last = said.splitlines()
+    for name, line in zip(("train", "predict", "paddlevit_dist.Accuracy"), lines, strict=True):
+        needed = "needs Paddle, which is not installed"
+        assert line.startswith(f"{name} {needed}: {sys.executable} -m pip install paddlepaddle"), line
+    assert last == "3 ['vit_tiny_patch16_384']"
+
+
 def test_results_are_scored_without_paddle_and_numba(commands, tmp_path):
     rng = np.random.default_rng(0)
     for name, content in zip(("truth", "found"), coco_peer.random_case(1)):
@@ -119,6 +138,7 @@ def test_runs_are_compared_and_reported_without_paddle_and_numba(commands, tmp_p
     assert "<html" in (tmp_path / "1" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_without_numba_images_train_and_points_say_what_is_missing(tmp_path):
     paddle = next(one for one in ("paddlepaddle", "paddlepaddle-gpu") if any(metadata.distributions(name=one)))
     if metadata.version(paddle).startswith("2."):

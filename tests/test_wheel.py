@@ -127,7 +127,8 @@ def test_the_wheel_of_a_release_trains_and_evaluates_in_another_folder(clone, tm
     said = command("inspect", "recipes", "vit_digits", PYTHONPATH=packages).out
     assert said.splitlines()[-1].endswith(f"{installed}/recipes")
     trained = command("train", "-cfg=vit_digits", "-ngpus=2", "-output=two", *TINY, PYTHONPATH=packages)
-    assert last_line(trained).startswith("top-1 ") and (elsewhere / "two" / "checkpoints" / "best").exists()
+    made = [elsewhere / "two" / name for name in ("checkpoints/best", "report.html")]
+    assert last_line(trained).startswith("top-1 ") and all(path.exists() for path in made)
     words = ["evaluate", "-cfg=vit_digits", "-pretrained=two", "-output=again", *TINY[3:]]
     evaluated = command(*words, PYTHONPATH=packages)
     assert last_line(trained).startswith(f"{last_line(evaluated)} (")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import plugins
-from ..registry import OWN, UNREACHABLE, list_names, register_dataset, register_model, register_task
+from ..registry import OWN, UNREACHABLE, list_names, register_dataset, register_model, register_task, register_transform
 from ..runtime import ending, printing, signals
 from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
@@ -365,7 +365,8 @@ class Payload(NamedTuple):
         try:
             return pickle.loads(self.work)
         except AttributeError as error:
-            if not any(main in str(error) for main in (self.program or "__main__", "__mp_main__")):
+            mains = self.program or signals.__name__, "__main__", "__mp_main__"  # see ``_package_before_paddle``
+            if not any(main in str(error) for main in mains):
                 raise
             raise UserError(_explanation(str(error).split(" on <")[0], self.program)) from error
 
@@ -390,6 +391,8 @@ def _register(entry: _Registered, program: str) -> None:
         UNREACHABLE[entry.kind, entry.name] = _explanation(f"{what} is registered in the main process only", program)
     elif entry.kind == "task":
         register_task(entry.name, own.target, own.tables, own.keys or None)
+    elif entry.kind == "transform":
+        register_transform(entry.name, own.target)
     else:
         {"model": register_model, "dataset": register_dataset}[entry.kind](entry.name, own.target, own.keys or None)
 

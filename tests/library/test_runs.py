@@ -120,6 +120,13 @@ from paddlevit_dist.images.models.vit import VisionTransformer
 class Mine(VisionTransformer):
     pass
 pv.register_model("mine", Mine)
+from paddlevit_dist.launch import launch_workers, plan_processes
+def work():
+    pass
+try:
+    launch_workers(work, (), plan_processes(2))
+except pv.UserError as error:
+    of_a_cell = str(error)
 before = state()
 own = pv.train("vit_digits", epochs=1, output="own", **{**TINY, "MODEL.NAME": "mine"})
 try:
@@ -127,6 +134,10 @@ try:
 except pv.UserError as error:
     refused = str(error)
 TINY["batch_size"] = 64
+open("of_a_file.py", "w").write("class Blur:\\n    def __call__(self, image, mask):\\n        pass\\n")
+sys.path.insert(0, "")
+import of_a_file
+pv.register_transform("blur", of_a_file.Blur())  # an object that workers can have
 two = pv.train("vit_digits", epochs=1, output="two", devices=2, **TINY)
 interrupt("stopped")
 try:
@@ -138,13 +149,14 @@ open("of_mine.py", "w").write(
     "class InFile(VisionTransformer):\\n    pass\\npv.register_model('in_file', InFile)\\n")
 in_file = pv.train("vit_digits", epochs=1, output="in_file", devices=2, IMPORTS=["of_mine.py"],
                    **{**TINY, "MODEL.NAME": "in_file"})
-print(json.dumps([own.values, refused, two.values, stopped, in_file.values, state() == before]))
+print(json.dumps([own.values, refused, of_a_cell, two.values, stopped, in_file.values, state() == before]))
 """
 
 
 @pytest.mark.long
 def test_a_cell_trains_on_two_devices_and_says_what_workers_cannot_know(tmp_path):
-    own, refused, two, stopped, in_file, is_kept = run_program(CELL, tmp_path, is_cell=True)
+    own, refused, of_a_cell, two, stopped, in_file, is_kept = run_program(CELL, tmp_path, is_cell=True)
+    assert of_a_cell.startswith("Can't get attribute 'work': worker processes do not run the cells of a notebook")
     assert refused.startswith("model 'mine'") and "IMPORTS=['my_things.py']" in refused and "\n" not in refused
     for one in (two, in_file):
         assert one["top-1"] == pytest.approx(own["top-1"], abs=0.6)

@@ -124,6 +124,20 @@ def _foundation() -> list[Published]:
 PUBLISHED: dict[str, Published] = {row.name: row for row in [*_ROWS, *_foundation()]}
 
 
+_DFINE = {"n": "nano", "s": "small", "m": "medium", "l": "large", "x": "xlarge"}
+
+
+def detectors_of(model: str) -> list[str]:
+    """Published weights of a real-time detector of that name, all Apache-2.0: first those of COCO alone."""
+    family, _, size = model.partition("_")
+    if family == "dfine" and size in _DFINE:
+        trained_on = ["coco", *([] if size == "n" else ["obj2coco-e25" if size == "l" else "obj2coco", "obj365"])]
+        return [f"hf:ustc-community/dfine-{_DFINE[size]}-{data}" for data in trained_on]
+    if family == "rtdetr" and size in ("r18vd", "r34vd", "r50vd", "r101vd"):
+        return [f"hf:PekingU/{model}", *([] if size == "r34vd" else [f"hf:PekingU/{model}_coco_o365"])]
+    return [f"hf:PekingU/rtdetr_v2_{size}"] if family == "rtdetrv2" and not size.endswith("_dsp") else []
+
+
 def find_published(source: Any) -> Published | None:
     """The row that ``source`` names, None for a path that exists and for anything else."""
     if not isinstance(source, str) or os.path.exists(source):

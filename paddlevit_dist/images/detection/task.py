@@ -219,6 +219,26 @@ class Detection(BackboneTask):
 
     # ---- model -------------------------------------------------------------------------------------------------
 
+    def _create(self, num_classes: int) -> paddle.nn.Layer:
+        """As every task on a backbone, unless it takes no images of the configured sides.
+
+        Raises:
+            UserError: it takes none.
+        """
+        model, data = super()._create(num_classes), self.config.DATA
+        sides = {"DATA.SHORTEST_SIDES": data.SHORTEST_SIDES, "DATA.BATCH_SIDES": data.BATCH_SIDES}
+        sides = sides if data.SQUARE and not self.config.EVAL else {}
+        if self.config.DETECTION.EVALUATE_AS == ONE_SIZE:
+            name = "DETECTION.EXPORT_SIZE" if self.config.DETECTION.EXPORT_SIZE else "DATA.EVAL_SHORTEST_SIDE"
+            sides = {**sides, name: list(export_size(self.config))}
+        for name, side in ((name, side) for name, own in sides.items() for side in own if side % model.stride):
+            below = side // model.stride * model.stride
+            raise UserError(
+                f"{name} {side}: {self.config.MODEL.NAME} takes images whose sides {model.stride} divides: take "
+                f"{below or model.stride} or {below + model.stride}"
+            )
+        return model
+
     @property
     def criterion(self) -> Criterion:
         """The losses of the configured model, known once the data are open."""

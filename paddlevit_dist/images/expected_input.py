@@ -30,7 +30,7 @@ def weights_of(values: CfgNode) -> Published | None:
     return weights if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean) else None
 
 
-# Weights with a classifier that are free to use and score best on ImageNet-1k, the best first: the size of their images,
+# Weights with a classifier that are free to use and score best on ImageNet-1k, the best first: size of their images,
 # and MB that a training keeps for each, and for its weights, gradients and moments. Source: ``inspect NAME``.
 _BEST = (
     ("eva02_base_patch14_448.mim_in22k_ft_in22k_in1k", 448, 1572, 1400),

@@ -5,7 +5,6 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
-from ...checkpoint.content import checkpoint_in, read_about
 from ...checkpoint.published import address_of, is_address
 from ...runtime.errors import UserError
 from ...settings import every_run
@@ -189,6 +188,8 @@ _INPUT = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "INTERPOLATION", "IMAGENET
 
 def _complete_probe(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
     """Network and input are those of the run whose weights are given, unless the command line says otherwise."""
+    from ...checkpoint.content import checkpoint_in, read_about  # which need NumPy, and other commands do not
+
     source = values.MODEL.PRETRAINED
     if source is None or is_address(source) or address_of(source) is not None:
         return []

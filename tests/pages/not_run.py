@@ -39,8 +39,6 @@ NOT_RUN = {
     "make site": DOWNLOAD,
     "make format": "changes files; make lint says whether it would",
     "make reference": "writes files; tests/pages/test_reference.py says whether it would",
-    "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
-    "--models ...": HOURS,
     "python main_multi_gpu.py -cfg=./configs/probe_linear.yaml -dataset=folder -data_path=./my_images": DOWNLOAD,
     "python main_multi_gpu.py -cfg=./configs/probe_knn.yaml -dataset=imagenet2012 "
     "-data_path=/dataset/imagenet -pretrained=vit_base_patch14_dinov2.lvd142m": DOWNLOAD,

@@ -20,6 +20,7 @@ from .runtime.errors import UserError
 from .runtime.lazy_names import import_object
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
+_FIND_BOXES = "paddlevit_dist.images.data.box_layouts:find_boxes"
 _NOT_HERE = "paddlevit_dist.images.models.not_here:not_here"
 
 Target = str | Callable[..., Any]
@@ -136,6 +137,8 @@ EMBEDDED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_
 TASKS = _there(
     {
         "classification": "paddlevit_dist.images.classification.task:Classification",
+        "linear_probe": "paddlevit_dist.images.classification.probes:LinearProbe",
+        "knn_probe": "paddlevit_dist.images.classification.probes:NeighbourProbe",
         "landmarks": "paddlevit_dist.volumes.landmarks.task:LandmarkDetection",
         "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
         "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
@@ -150,6 +153,7 @@ TASKS = _there(
 # modules do not import Paddle.
 _IMAGES_TABLE = "paddlevit_dist.images.settings:IMAGES"
 _CLASSIFICATION_TABLES = (_IMAGES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
+_PROBE_TABLES = (*_CLASSIFICATION_TABLES, "paddlevit_dist.images.classification.settings:PROBE_TABLE")
 _OBJECTS_TABLE = "paddlevit_dist.images.settings:OBJECTS"
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
 _VOLUMES_TABLE = "paddlevit_dist.volumes.settings:VOLUMES"
@@ -157,6 +161,8 @@ _LANDMARK_TABLES = (_VOLUMES_TABLE, "paddlevit_dist.volumes.settings:LANDMARKS")
 
 TABLES: dict[str, Sequence[str]] = {
     "classification": _CLASSIFICATION_TABLES,
+    "linear_probe": _PROBE_TABLES,
+    "knn_probe": _PROBE_TABLES,
     "landmarks": _LANDMARK_TABLES,
     "volume_segmentation": [_VOLUMES_TABLE, "paddlevit_dist.volumes.segmentation.settings:TABLE"],
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
@@ -180,7 +186,7 @@ RECIPES = {
     **dict.fromkeys(("synthetic_solids", "modelnet10", "modelnet40"), "mink_classifier_solids"),
     "synthetic_shapes": "detr_shapes",
     "segmentation_shapes": "segformer_b0_shapes",
-    **dict.fromkeys(("coco", "voc", "yolo"), "detr_r50_coco"),
+    **dict.fromkeys(("coco", "voc", "yolo"), "finetune_boxes"),
     **dict.fromkeys(("nnunet", "synthetic_organs"), "volume_unet3d_phantoms"),
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
@@ -339,6 +345,11 @@ def guess_dataset(path: str, task: str | None = None) -> Any:
         task: that will read it, where that is known: a folder may hold what several read.
     """
     return import_object(_GUESS_DATASET)(path, contents_of("task", task) if task is not None else None)
+
+
+def boxes_at(folder: str) -> list[str]:
+    """The datasets of images with boxes that a folder holds, usually none or one."""
+    return [guess.dataset for guess in import_object(_FIND_BOXES)(folder, folder)]
 
 
 def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:

@@ -54,15 +54,17 @@ WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
 RECIPE_OF.update(dict.fromkeys(("rtdetr", "dfine"), "rtdetr_shapes"))
 RECIPE_OF.update(minkunet="minkunet", mink_classifier="solids", pointgroup="pointgroup", unet3d="landmarks")
-RECIPE_OF.update(dict.fromkeys(("fcn", "segformer", "upernet"), "segformer_shapes"))
+RECIPE_OF.update(dict.fromkeys(("fcn", "linear", "segformer", "upernet"), "segformer_shapes"))
 FAMILIES = (
     "cait",
     "convnext",
     "deit",
     "detr",
     "dfine",
+    "eva02",
     "faster_rcnn",
     "hgnetv2",
+    "linear",
     "mask_rcnn",
     "minkunet",
     "mixer",
@@ -240,10 +242,7 @@ def family(name: str) -> Callable[[Place], str]:
     """Every network whose name begins so, one after the other in this process."""
 
     def run(place: Place) -> str:
-        from paddlevit_dist.models import list_models
-        from paddlevit_dist.registry import SPELLINGS
-
-        names = [model for model in list_models() if model.startswith(name) and model not in SPELLINGS]
+        names = names_of_family(name)
         assert names, f"no network is called {name}..."
         failed, peaks = [], {}
         for model in names[:1] if place.on_cpu else names:
@@ -260,6 +259,20 @@ def family(name: str) -> Callable[[Place], str]:
         return f"{len(peaks)} of {len(names)} networks, most memory {peaks[most]:,.0f} MB ({most})"
 
     return run
+
+
+def names_of_family(name: str) -> list[str]:
+    """Each network whose name begins so; of published backbones that differ in sizes alone, the smallest."""
+    from paddlevit_dist.images.models.foundation_variants import FOUNDATION
+    from paddlevit_dist.models import list_models
+    from paddlevit_dist.registry import SPELLINGS
+
+    sizes = ("embed_dim", "depth", "num_heads", "mlp_ratio", "mlp_multiple", "image_size", "patch_size")
+    smallest: dict[str, str] = {}
+    for model, options in sorted(FOUNDATION.items(), key=lambda item: item[1]["embed_dim"] * item[1]["depth"]):
+        smallest.setdefault(str({key: value for key, value in options.items() if key not in sizes}), model)
+    left_out = {*SPELLINGS, *FOUNDATION} - {*smallest.values()}
+    return [model for model in list_models() if model.startswith(name) and model not in left_out]
 
 
 class Enough(Exception):

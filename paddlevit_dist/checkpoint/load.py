@@ -69,7 +69,7 @@ class LoadReport:
         head = f"loaded {len(self.loaded)} of {total} ({100 * self.loaded_fraction:.1f} % of parameters{aside})"
         parts = []
         if self.reinitialised:
-            parts.append(f"re-initialised {', '.join(self.reinitialised)}")
+            parts.append(f"re-initialised {_some(self.reinitialised, 4)}")
         if self.resized:
             parts.append("resized " + ", ".join(self._with_shapes(name) for name in self.resized))
         if self.missing:

@@ -121,7 +121,47 @@ def _foundation() -> list[Published]:
     return rows
 
 
+def _authors() -> dict[str, str]:
+    """Registered models -> the weights of their authors at Hugging Face, with licence and whether these are gated."""
+    found = {}
+    for size in ("small", "base", "large", "giant"):
+        found[f"vit_{size}_patch14_dinov2"] = f"hf:facebook/dinov2-{size} (Apache-2.0)"
+        found[f"vit_{size}_patch14_reg4_dinov2"] = f"hf:facebook/dinov2-with-registers-{size} (Apache-2.0)"
+    kinds = {
+        "small": "s16",
+        "small_plus": "s16plus",
+        "base": "b16",
+        "large": "l16",
+        "huge_plus": "h16plus",
+        "7b": "7b16",
+    }
+    for size, kind in kinds.items():
+        gated = f"{DINOV3_LICENSE}, gated: accept it there and set HF_TOKEN"
+        found[f"vit_{size}_patch16_dinov3"] = f"hf:facebook/dinov3-vit{kind}-pretrain-lvd1689m ({gated})"
+    for size in ("base", "large", "so400m"):
+        for side in (224, 256, 384, 512):
+            name = f"vit_{size}_patch16_siglip_{side}"
+            if f"{name}.v2_webli" in PUBLISHED:
+                found[name] = f"hf:google/siglip2-{size}-patch16-{side} (Apache-2.0)"
+    return found
+
+
 PUBLISHED: dict[str, Published] = {row.name: row for row in [*_ROWS, *_foundation()]}
+OF_AUTHORS = _authors()
+
+
+_DFINE = {"n": "nano", "s": "small", "m": "medium", "l": "large", "x": "xlarge"}
+
+
+def detectors_of(model: str) -> list[str]:
+    """Published weights of a real-time detector of that name, all Apache-2.0: first those of COCO alone."""
+    family, _, size = model.partition("_")
+    if family == "dfine" and size in _DFINE:
+        trained_on = ["coco", *([] if size == "n" else ["obj2coco-e25" if size == "l" else "obj2coco", "obj365"])]
+        return [f"hf:ustc-community/dfine-{_DFINE[size]}-{data}" for data in trained_on]
+    if family == "rtdetr" and size in ("r18vd", "r34vd", "r50vd", "r101vd"):
+        return [f"hf:PekingU/{model}", *([] if size == "r34vd" else [f"hf:PekingU/{model}_coco_o365"])]
+    return [f"hf:PekingU/rtdetr_v2_{size}"] if family == "rtdetrv2" and not size.endswith("_dsp") else []
 
 
 def find_published(source: Any) -> Published | None:

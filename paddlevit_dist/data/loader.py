@@ -48,24 +48,24 @@ class SampleFailure(RuntimeError):
     """A sample could not be read or collated; the message has its index, its description and the original traceback."""
 
 
-def sample_generator(seed: int, key: SampleKey) -> np.random.Generator:
-    """The generator of everything random about one reading of one sample."""
-    return reading_generator(seed, key.epoch, key.index, key.repeat)
+def sample_generator(seed: int, key: SampleKey, epochs: int | None = None) -> np.random.Generator:
+    """The generator of everything random about one reading of one sample, in a training of so many ``epochs``."""
+    return reading_generator(seed, key.epoch, key.index, key.repeat, epochs)
 
 
 class _Readings(paddle.io.Dataset):
     """The function of a loader process: read one sample with its own generator; failures come back as values."""
 
-    def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None) -> None:
+    def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
         super().__init__()
         self.samples = samples
-        self.seed = seed
+        self.seed, self.epochs = seed, epochs
         self.check = check
         self.rank = rank()
 
     def __getitem__(self, key: SampleKey) -> Any:
         try:
-            sample = self.samples.sample(key.index, sample_generator(self.seed, key))
+            sample = self.samples.sample(key.index, sample_generator(self.seed, key, self.epochs))
             if self.check is not None:
                 self.check(sample)
             return sample
@@ -158,6 +158,7 @@ class Loader:
         num_workers: loader processes; 0 reads in a thread of this process.
         prefetch: batches that each of them has ready or in progress in advance.
         seed: of the run.
+        epochs: of the training, for samples that are read otherwise in its last ones; None: nothing is trained.
         timeout_seconds: give up when no batch arrives for this long.
 
     Attributes:
@@ -174,6 +175,7 @@ class Loader:
         num_workers: int,
         prefetch: int = 2,
         seed: int,
+        epochs: int | None = None,
         timeout_seconds: float = 600.0,
     ) -> None:
         self.sampler = sampler
@@ -182,14 +184,14 @@ class Loader:
         self.timeout_seconds = timeout_seconds
         self.may_leave = True
         self.seconds_waited = 0.0  # for data, since it was last set to 0
-        self._readings = _Readings(samples, seed, check)
+        self._readings = _Readings(samples, seed, check, epochs)
         self._prefix = new_prefix() if num_workers else None
         self._collate = _Collate(collate, self._prefix)
 
     def __len__(self) -> int:
         return len(self.sampler)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Generator[dict[str, Any], None, None]:
         """One pass over the sampler."""
         yield from self._batches(self.sampler)
 
@@ -443,5 +445,6 @@ def loader_of(
         num_workers=default_workers(world_size(), cpu_cores()) if workers is None else workers,
         prefetch=data.PREFETCH,
         seed=config.SEED,
+        epochs=None if config.EVAL else config.TRAIN.NUM_EPOCHS,
         timeout_seconds=data.LOADER_TIMEOUT_SECONDS,
     )

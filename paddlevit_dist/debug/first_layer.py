@@ -109,7 +109,8 @@ class FirstLayer:
     def _is_bad_alone(self, key: SampleKey, step: Step, counts: dict[str, Any]) -> bool:
         run = self._run
         collate = CountingCollate(run.task)
-        (batch,) = Loader(run.datasets["train"], [[key]], collate, num_workers=0, seed=run.config.SEED)
+        seed, epochs = run.config.SEED, run.config.TRAIN.NUM_EPOCHS
+        (batch,) = Loader(run.datasets["train"], [[key]], collate, num_workers=0, seed=seed, epochs=epochs)
         batch.pop(COUNTS, None)
         return self._pass(batch, 1, step, counts) is not None
 

@@ -275,7 +275,10 @@ class Compatibility:
         Weights of another network may fit in all their shapes: of as many heads, of more layers. How an evaluation is
         done may be chosen for it, and is only told.
         """
-        changes = compare(self.use, of_settings(self._said("settings")), of_settings(settings_of(self.config)))
+        before = of_settings(self._said("settings"))
+        if "TASK" in before and before["TASK"].value in self.task.takes_weights_of:
+            del before["TASK"]
+        changes = compare(self.use, before, of_settings(settings_of(self.config)))
         lines = []
         for kind, what in (("network", "is of another network"), ("score", "was evaluated otherwise in its training")):
             of_kind = [change for change in changes if change.kind == kind]

@@ -112,7 +112,8 @@ class Loop:
         try:
             for group in self._groups(batches, updates):
                 run.checkpointer.agreement.look(run.schedule.update)
-                step = Step(epoch, run.schedule.update, run.schedule.total_updates)
+                left = run.config.TRAIN.NUM_EPOCHS - epoch
+                step = Step(epoch, run.schedule.update, run.schedule.total_updates, epochs_left=left)
                 rate = run.schedule.learning_rate
                 tell("update_started", step, group)
                 made += 1

@@ -25,9 +25,11 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], all_settings: Se
 
 
 def _leave_out_start(values: CfgNode, settings: Mapping[str, Setting]) -> None:
-    """An evaluation looks at a run, not at what its recipe starts from."""
-    model, given = values.MODEL, settings.get("MODEL.PRETRAINED")
+    """An evaluation looks at a run, not at what its recipe starts from, unless the recipe is one of an evaluation."""
+    model, given, evaluates = values.MODEL, settings.get("MODEL.PRETRAINED"), settings.get("EVAL")
     is_of_recipe = model.PRETRAINED_REQUIRED and given is not None and given.source != COMMAND_LINE
+    if given is not None and evaluates is not None and evaluates.source == given.source:
+        return
     if values.EVAL and is_of_recipe and find_published(model.PRETRAINED) is not None:
         model.PRETRAINED = None
 

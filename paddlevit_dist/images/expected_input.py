@@ -7,7 +7,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import Published, file_beside, find_published, find_published_for
+from ..checkpoint.published import PUBLISHED, Published, file_beside, find_published, find_published_for
 from ..registry import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
@@ -28,6 +28,35 @@ def weights_of(values: CfgNode) -> Published | None:
     if weights is None and values.MODEL.PRETRAINED_REQUIRED:
         weights = find_published_for(values.MODEL.NAME)
     return weights if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean) else None
+
+
+# Weights with a classifier that are free to use and score best on ImageNet-1k, the best first: size of their images,
+# and MB that a training keeps for each, and for its weights, gradients and moments. Source: ``inspect NAME``.
+_BEST = (
+    ("eva02_base_patch14_448.mim_in22k_ft_in22k_in1k", 448, 1572, 1400),
+    ("eva02_small_patch14_336.mim_in22k_ft_in1k", 336, 342, 355),
+)
+_SPARE = 1.25  # of what is computed, for what libraries and the memory's fragments take
+
+
+def tell_better(values: Any, device_bytes: int) -> str | None:
+    """Offer better weights than the published ones that a recipe begins with, where a training fits the device.
+
+    Args:
+        values: the configuration of a training.
+        device_bytes: memory of an accelerator; 0 on a CPU, where larger networks than the recipe's take hours.
+    """
+    now = find_published(values.MODEL.PRETRAINED)
+    if values.TASK != "classification" or not values.MODEL.PRETRAINED_REQUIRED or now is None or now.top1 is None:
+        return None
+    for name, size, of_image, of_weights in _BEST:
+        row, needed = PUBLISHED[name], of_weights + _SPARE * of_image * values.DATA.BATCH_SIZE
+        if now.top1 < (row.top1 or 0) and needed * 1e6 <= device_bytes:
+            return (
+                f"note: this device has room for better weights: -pretrained={name} -image_size={size} ({row.license}; "
+                f"{row.top1:.1f} % on ImageNet-1k, {now.name} has {now.top1:.1f}; about {needed / 1000:.0f} GB)"
+            )
+    return None
 
 
 def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:

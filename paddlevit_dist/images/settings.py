@@ -33,6 +33,7 @@ Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # of
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 SIDE_PX = Range(low=1, high=65_535)  # no image format that is common has longer sides
 _DRAWN = ("synthetic_shapes", "segmentation_shapes")  # data sets of drawn shapes
+_INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _SIZE = Range(low=1, high=1_000_000)
 _FACTOR = Range(low=0, high=1000, low_open=True)
 
@@ -50,7 +51,10 @@ class Data(every_run.Data):
     VAL_FRACTION: float | None = key(
         None,
         "hold out this share of each training class, or of images with boxes, for validation",
-        Range(low=0, high=1, low_open=True, high_open=True),
+        _INSIDE,
+    )
+    VAL_FRACTION_IF_MISSING: float | None = key(
+        None, "the same, only for class folders and images with boxes that have none for validation", _INSIDE
     )
     VAL_SEED: int = key(0, "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", SEEDS)
     ON_BAD_SAMPLE: Literal["stop", "skip"] = key(

@@ -41,6 +41,7 @@ def evaluate_only(run: Run) -> dict[str, float]:
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
             record.say(line)
+        run.tell_weights_loaded()
         writer = _saved_predictions(run) if config.SAVE_PREDICTIONS or not labelled else None
         run.callbacks.tell("evaluation_started", labelled)
         try:
@@ -48,7 +49,7 @@ def evaluate_only(run: Run) -> dict[str, float]:
                 values, line = run.evaluation("evaluation", writer, callbacks=run.callbacks)
         except LeftEarly as left:  # the signal came while code ran in which its exception was lost
             raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
-        for said in writer.finish() if writer else ():
+        for said in [*(writer.finish() if writer else ()), *(run.task.evaluation_lines() if is_main() else ())]:
             record.say(said)
         split = config.DATA.SPLIT
         if not labelled:

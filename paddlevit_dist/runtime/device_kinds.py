@@ -159,6 +159,11 @@ def reserved_bytes() -> int | None:
     return None if mib is None else int(mib * _MIB)
 
 
+def accelerator_bytes() -> int:
+    """Memory of this process's GPU of CUDA in bytes; 0 for any other device."""
+    return int(paddle.device.cuda.get_device_properties().total_memory) if current().name == GPU else 0
+
+
 def _memory(name: str) -> float | None:
     kind = current()
     if kind.name == CPU:

@@ -114,14 +114,14 @@ def _load(
         known, respelled = _resolve_names(known)
         renamed += respelled
 
-    implied = _find_implied(known)
+    implied = _find_implied(_accept([setting for setting in settings if setting.source != COMMAND_LINE])[0], known)
     known = {**{setting.name: setting for setting in implied}, **known}
 
     values = default_config()
     for setting in known.values():
         put(values, setting.name, setting.value)
     recipe_epochs = _recipe_epochs(settings)
-    if example is not None and _reads_no_path(known, values):
+    if example is not None and (_reads_no_path(known, values) or _is_of_another_layout(known, values)):
         known, guessed = _with_guessed_dataset(known, values)
         renamed += guessed
     chosen = dict(leaves(values))
@@ -139,9 +139,9 @@ def _load(
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
 
 
-def _find_implied(known: dict[str, Setting]) -> list[Setting]:
-    """Find what goes without saying in the file that is named, and nobody says otherwise."""
-    of_files = {name: setting for name, setting in known.items() if setting.source != COMMAND_LINE}
+def _find_implied(of_files: dict[str, Setting], known: dict[str, Setting]) -> list[Setting]:
+    """Find what goes without saying in the files that are named, and nobody says otherwise: the command line's settings
+    take the place of a file's, but the file is what it is."""
     place = next((setting.source for setting in of_files.values()), "")
     return [
         Setting(name, value, source, place, is_implied=True)
@@ -205,10 +205,22 @@ def _reads_no_path(known: dict[str, Setting], values: CfgNode) -> bool:
     return True
 
 
+def _is_of_another_layout(known: dict[str, Setting], values: CfgNode) -> bool:
+    """Whether boxes lie at -data_path, and not in the layout that the recipe names: any detector learns from them."""
+    path, dataset = known.get("DATA.DATA_PATH"), known.get("DATA.DATASET")
+    if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
+        return False
+    if registry.contents_of("dataset", dataset.value) != registry.WITH_BOXES or not os.path.isdir(path.value):
+        return False
+    found = registry.boxes_at(path.value)
+    return len(found) == 1 and dataset.value not in found
+
+
 def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[dict[str, Setting], list[str]]:
     """Look at what is at DATA.DATA_PATH."""
     path, named = values.DATA.DATA_PATH, known.get("DATA.DATASET")
-    instead = f" instead of {named.value} ({named.place}), which reads no path" if named else ""
+    instead = f" instead of {named.value} ({named.place})" if named else ""
+    instead += ", which reads no path" if named and named.value in registry.EMBEDDED else ""
     guess = registry.guess_dataset(path, values.TASK)
     if guess is None:
         raise UserError(

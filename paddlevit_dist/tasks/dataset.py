@@ -199,14 +199,26 @@ class Samples:
         return None
 
 
-def reading_generator(seed: int, epoch: int, index: int, repeat: int) -> np.random.Generator:
+class ReadingGenerator(np.random.Generator):
     """The generator of everything random about one reading of one sample.
+
+    Attributes:
+        epochs_left: of the training after that of the reading; None: nobody knows, as where nothing is trained.
+    """
+
+    epochs_left: int | None = None
+
+
+def reading_generator(seed: int, epoch: int, index: int, repeat: int, epochs: int | None = None) -> ReadingGenerator:
+    """The generator of everything random about one reading of one sample, in a training of so many ``epochs``.
 
     Philox is a counter-based generator (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"): streams of
     different keys are independent, so seed, epoch, index and repeat are the key, and no hash of them is needed.
     """
     words = [seed << 32 | epoch, index << 16 | repeat]
-    return np.random.Generator(np.random.Philox(key=np.array(words, dtype=np.uint64)))
+    generator = ReadingGenerator(np.random.Philox(key=np.array(words, dtype=np.uint64)))
+    generator.epochs_left = None if epochs is None else epochs - epoch
+    return generator
 
 
 def _position(index: int, number: int) -> int:

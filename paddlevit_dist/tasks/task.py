@@ -50,12 +50,14 @@ class Step(NamedTuple):
         update: from 0, over the whole run.
         total_updates: of the whole run.
         micro: number of the micro-batch within the update, from 0.
+        epochs_left: after this one; None: nobody knows.
     """
 
     epoch: int
     update: int
     total_updates: int
     micro: int = 0
+    epochs_left: int | None = None
 
 
 class EvaluationStep(NamedTuple):
@@ -146,6 +148,8 @@ class Task:
     best_metric: tuple[str, bool] = ("loss", False)
     #: whether it makes figures for the report of a run (``figure_records``, ``figures``)
     makes_figures = False
+    #: other tasks whose trained weights it starts from or evaluates
+    takes_weights_of: tuple[str, ...] = ()
     #: the key that ``export -image_size`` sets: one number, or height and width where the key has two
     image_size_key = "DATA.IMAGE_SIZE"
 
@@ -248,6 +252,16 @@ class Task:
         """
         raise NotImplementedError
 
+    def weights_loaded(
+        self, model: paddle.nn.Layer, datasets: Mapping[str, Samples], keep: Callable[..., np.ndarray]
+    ) -> None:
+        """Called on every rank once the model has the weights that -pretrained or -resume names, before any sample is
+        read: compute what follows from those of its layers that stay as they are.
+
+        Args:
+            keep: ``engine.kept_rows.KeptRows``, which computes rows of all samples once.
+        """
+
     def check_model(self) -> list[str]:
         """Say what is known about the configured model without data, weights or memory: lines about what a run still
         needs. Called by -show_config.
@@ -314,6 +328,11 @@ class Task:
             until then must be small, and it may wait for the device, which this method should not.
         """
         raise NotImplementedError
+
+    def evaluation_lines(self) -> list[str]:
+        """Lines for the log of a run that only evaluates, once all is evaluated, beside its values; called in the main
+        process, of what that process has evaluated."""
+        return []
 
     def figure_records(self, batch: Mapping[str, np.ndarray], predictions: Sequence[Any]) -> Sequence[Any]:
         """Return what the figures need to know of each sample of a batch: one small picklable record per sample, in its

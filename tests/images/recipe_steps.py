@@ -52,11 +52,15 @@ def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
         "DATA.SHORTEST_SIDES [64] DATA.CROP_SHORTEST_SIDES [64] DATA.CROP_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 "
         "MODEL.BACKBONE_PRETRAINED None"
     ).split()
-    shallow = "MODEL.ENCODER_LAYERS 1 MODEL.DECODER_LAYERS 2 MODEL.NUM_QUERIES 10".split()
+    few = ["MODEL.NUM_QUERIES", "10"]
+    smaller = {"detr": ["MODEL.ENCODER_LAYERS", "1", "MODEL.DECODER_LAYERS", "2", *few], "rtdetr": few, "dfine": few}
     results = {}
     for recipe in recipes:
-        is_detr = settings.load([f"-cfg={recipe}"]).values.MODEL.NAME.startswith("detr")
-        results[Path(recipe).stem] = run(recipe, output, [*data, *(shallow if is_detr else [])])
+        given = settings.load([f"-cfg={recipe}"]).values
+        words = [*smaller.get(given.MODEL.TYPE, [])]
+        if given.DATA.BATCH_SIDES:
+            words += ["DATA.BATCH_SIDES", "[96]", "DATA.PLAIN_EPOCHS", "0"]
+        results[Path(recipe).stem] = run(recipe, output, [*data, *words])
     return results
 
 

@@ -9,6 +9,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import create_model
+from paddlevit_dist.images.models import rotary
 from paddlevit_dist.images.models.attention import _is_fused, attention
 
 SMALL = {"num_classes": 3, "image_size": 32}
@@ -16,6 +17,8 @@ MODELS = {  # how many of the model's attentions there are, and how many can be 
     "vit": ({"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4, **SMALL}, 2, 2),
     "pvt_v2_b0": (SMALL, 8, 8),
     "cait_xxs24_224": ({"depth": 1, "patch_size": 8, "embed_dim": 32, "num_heads": 4, **SMALL}, 3, 2),
+    "vit_small_patch16_dinov3": ({"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4, **SMALL}, 2, 2),
+    "eva02_base_patch14_224": ({"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4, **SMALL}, 2, 2),
     "swin_tiny_patch4_window7_224": ({"depths": (2, 2), "num_heads": (2, 4), "embed_dim": 32, **SMALL}, 4, 0),
 }
 IMAGES = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype(np.float32)
@@ -49,6 +52,16 @@ def test_fused_attention_is_the_plain_product_in_values_and_gradients(name):
     assert len(outcomes[0]) == len(outcomes[1]) > 10
     for expected, got in zip(*outcomes):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5 * max(1.0, float(abs(expected).max())))
+
+
+def test_rotary_tables_are_made_once_for_a_size(monkeypatch):
+    made = []
+    monkeypatch.setattr(rotary, "angles", lambda *given, own=rotary.angles: made.append(given) or own(*given))
+    model = create_model("vit_small_patch16_dinov3", 3, patch_size=8, embed_dim=24, depth=3, num_heads=2)
+    for side in (40, 48, 40, 48):
+        with attention(fused=True), paddle.no_grad():
+            model(paddle.zeros([1, 3, side, side]))
+    assert made == [(rotary.AXIAL, (side // 8, side // 8), 12) for side in (40, 48)]
 
 
 def test_fused_attention_drops_weights_in_training_only():

@@ -133,7 +133,7 @@ def test_roll_out_is_the_product_of_half_attention_and_half_identity():
     for block in model.blocks:  # far from even
         block.attn.qkv.weight.set_value(paddle.randn(block.attn.qkv.weight.shape))
     image = paddle.randn([1, 3, 32, 32])
-    x, layers = model._tokens(image), []
+    x, layers = model.embedded(image), []
     for block in model.blocks:
         q, k, _ = (
             part.transpose([0, 2, 1, 3]).numpy()[0].astype(np.float64)  # (heads, tokens, 8)

@@ -1,5 +1,6 @@
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,8 +38,10 @@ def num_parameters(model):
 
 @pytest.mark.parametrize("name", [name for name in VIT if "_patch" in name])
 def test_the_variant_has_the_patch_and_image_size_of_its_name(name):
-    patch, image = name.split("_patch")[1].split("_")
-    assert (variant_options(name)["patch_size"], variant_options(name)["image_size"]) == (int(patch), int(image))
+    patch = int(re.findall(r"_patch(\d+)", name)[0])
+    named = re.findall(r"_(\d+)$", name)
+    image = int(named[0]) if named else {"dinov2": 518, "dinov3": 256}[re.findall("dinov[23]", name)[0]]  # as in timm
+    assert (variant_options(name)["patch_size"], variant_options(name)["image_size"]) == (patch, image)
 
 
 def test_image_size_is_that_of_the_variant_unless_given():
@@ -64,7 +67,7 @@ def test_an_unknown_model_names_the_closest():
 
 
 def test_an_unknown_option_is_named_with_the_valid_ones():
-    with pytest.raises(UserError, match=r"no option 'embed_dims': did you mean 'embed_dim'\?.*mlp_ratio, num_heads"):
+    with pytest.raises(UserError, match=r"no option 'embed_dims': did you mean 'embed_dim'\?.*mlp_ratio, norm_epsilon"):
         create_model("vit_tiny_patch16_224", embed_dims=10)
 
 

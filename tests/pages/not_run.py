@@ -39,6 +39,9 @@ NOT_RUN = {
     "make site": DOWNLOAD,
     "make format": "changes files; make lint says whether it would",
     "make reference": "writes files; tests/pages/test_reference.py says whether it would",
+    "python main_multi_gpu.py -cfg=./configs/probe_linear.yaml -dataset=folder -data_path=./my_images": DOWNLOAD,
+    "python main_multi_gpu.py -cfg=./configs/probe_knn.yaml -dataset=imagenet2012 "
+    "-data_path=/dataset/imagenet -pretrained=vit_base_patch14_dinov2.lvd142m": DOWNLOAD,
     "paddlevit-dist train -cfg=vit_digits -ngpus=2 -output=./output/installed": INSTALLED,
     "paddlevit-dist evaluate -cfg=vit_digits -output=./output/installed -pretrained=./output/installed": INSTALLED,
     "paddlevit-dist inspect recipes": INSTALLED,
@@ -49,6 +52,8 @@ NOT_RUN = {
     "pip install '.[wandb]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
+    "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
+    "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
     "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,

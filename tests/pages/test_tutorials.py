@@ -102,9 +102,13 @@ def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
     scores = [
         value for out in printed for value in re.findall(r"^AP ([\d.]+) (?:\[[\d., ]+\] )?AP50", out, re.MULTILINE)
     ]
-    assert len(scores) == 3  # of the training's two parts and of the evaluation
+    assert len(scores) == 7  # of a training's two parts, evaluated; of shapes, fine-tuned from them, evaluated, as ONNX
     again = next(out for out in printed if "IoU=0.50:0.95" in out)
-    assert f"{float(scores[-1]):.3f}" in again
+    assert f"{float(scores[2]):.3f}" in again
+    tuned, evaluated, exported = map(float, scores[4:])
+    assert tuned == evaluated == pytest.approx(exported, abs=1e-3)
+    assert re.search(r"^[\d.]+ images/s from pixels to boxes", "\n".join(printed), re.MULTILINE)
+    assert (tmp_path / "exported" / "fast.onnx").is_file() and (tmp_path / "found_fast" / "results.json").is_file()
     results = json.loads((tmp_path / "found" / "results.json").read_text())
     assert {entry["category_id"] for entry in results} <= {3, 7} and {entry["image_id"] for entry in results} == {
         0,

@@ -92,7 +92,7 @@ def test_contradictions_name_both_sides(refuse, words, message):
             "-cfg=vit_digits -dataset=coco -data_path=x",
             (
                 "coco (-dataset) holds images with boxes, but TASK classification ",
-                "=detr_r50_coco, or one of cifar10, ",
+                "=finetune_boxes, or one of cifar10, ",
             ),
         ),
         (

@@ -8,8 +8,11 @@ import pytest
 import yaml
 from PIL import Image
 
+from paddlevit_dist.images.classification import task as task_module
 from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.images.expected_input import tell_better
 from paddlevit_dist.images.models import variants
+from paddlevit_dist.images.models.foundation_variants import FOUNDATION
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 from paddlevit_dist.settings import load
 from paddlevit_dist.settings.table import leaves
@@ -36,6 +39,15 @@ TIMM = {
     "mit_{b0,b1,b2,b3,b4,b5}": (IMAGENET, 0.875),  # not timm's: NVlabs' SegFormer, of PVT's training code
 }
 
+CLIP = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+FOUNDATION_TIMM = {  # of timm 1.0.31, one of each kind: also the size
+    "vit_small_patch14_reg4_dinov2": (IMAGENET, 1.0, 518),
+    "vit_small_patch16_dinov3": (IMAGENET, 1.0, 256),
+    "vit_base_patch16_siglip_256": (HALF, 0.9, 256),
+    "eva02_tiny_patch14_224": (CLIP, 0.9, 224),
+    "eva02_tiny_patch14_336": (CLIP, 1.0, 336),
+}
+
 
 def expanded():
     for patterns, facts in TIMM.items():
@@ -56,9 +68,11 @@ def found_in(configuration):
 
 def test_every_variant_of_a_classifier_is_fed_as_timm_feeds_it():
     facts = dict(expanded())
-    assert set(facts) == {name for family in CLASSIFIERS for name in getattr(variants, family)} - {"vit"}
-    for name, (normalisation, crop) in facts.items():
-        size = next((size for size in (384, 448) if name.endswith(str(size))), 224)
+    names = {name for family in CLASSIFIERS for name in getattr(variants, family)}
+    assert set(facts) == names - {"vit", *FOUNDATION}
+    sizes = {name: next((size for size in (384, 448) if name.endswith(str(size))), 224) for name in facts}
+    rows = {name: (*facts[name], sizes[name]) for name in facts}
+    for name, (normalisation, crop, size) in {**rows, **FOUNDATION_TIMM}.items():
         configuration = load(["-dataset=folder", "MODEL.NAME", name])
         assert found_in(configuration) == (normalisation, crop, size, "bicubic"), name
 
@@ -186,3 +200,22 @@ def test_files_that_say_what_data_they_are_for_are_not_taken_for_paddlevits(load
     assert load_text(text.replace("CROP_PCT: 0.9", "CROP_PCT: 0.9, DATASET: folder")).values.TRAIN.MIXUP_ALPHA == 0.0
     assert load_text(text.replace("EMBED_DIM: 192", "DROPOUT: 0.1")).values.TRAIN.MIXUP_ALPHA == 0.0
     assert load_text(text, "-eval", "-pretrained=x").notices == []
+
+
+def test_better_weights_are_offered_where_a_device_has_room_for_them(monkeypatch):
+    fine_tuning = load(["-cfg=finetune_pictures"]).values
+    assert tell_better(fine_tuning, 0) is None  # a CPU
+    small = "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k -image_size=336 (MIT; 85.7 % on ImageNet-1k, "
+    assert small in tell_better(fine_tuning, 16 << 30)
+    assert "-pretrained=eva02_base_patch14_448.mim_in22k_ft_in22k_in1k -image_size=448" in tell_better(
+        fine_tuning, 80 << 30
+    )
+    named = load(["-cfg=finetune_pictures", "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k"]).values
+    assert tell_better(named, 16 << 30) is None and "eva02_base" in tell_better(named, 80 << 30)
+    assert tell_better(load(["-cfg=vit_base_patch16_224"]).values, 80 << 30) is None  # from scratch
+
+    monkeypatch.setattr(task_module, "accelerator_bytes", lambda: 16 << 30)
+    task = Classification(fine_tuning)
+    task.num_classes = 2
+    task.build_model()
+    assert any(small in line for line in task.notices)

@@ -15,12 +15,16 @@ def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
     assert {name for task in TABLES for name in keys(task)} == set(names)
 
 
+CLASSIFIERS = {"classification", "linear_probe", "knn_probe"}
+
+
 @pytest.mark.parametrize(
     "name, tasks",
     [
-        ("TRAIN.SMOOTHING", {"classification"}),
-        ("DATA.IMAGE_SIZE", {"classification"}),
-        ("MODEL.DROPPATH", {"classification", "detection", "image_segmentation"}),
+        ("TRAIN.SMOOTHING", CLASSIFIERS),
+        ("DATA.IMAGE_SIZE", CLASSIFIERS),
+        ("MODEL.DROPPATH", {*CLASSIFIERS, "detection", "image_segmentation"}),
+        ("PROBE.RATES", {"linear_probe", "knn_probe"}),
         ("DATA.SHAPES.SIDES", {"detection", "image_segmentation"}),
         ("SEGMENTATION.OHEM_KEPT", {"image_segmentation"}),
         ("DETECTION.EVALUATE_AS", {"detection"}),

@@ -11,6 +11,7 @@ from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
 from paddlevit_dist.settings.key import Key, Table
 from paddlevit_dist.settings.table import keys, leaves
 
+CLASSIFIERS = "tasks classification, linear_probe, knn_probe"
 POINTS = "TASK: semantic_segmentation\nDATA: {DATASET: synthetic_rooms}\nMODEL: {NAME: minkunet_tutorial}\n"
 
 
@@ -29,7 +30,7 @@ def own_tasks(monkeypatch):
         (
             POINTS + "TRAIN:\n  SMOOTHING: 0.1",
             "",
-            "x.yaml:5: TRAIN.SMOOTHING is read by task classification, not by semantic_segmentation: leave it out",
+            f"x.yaml:5: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by semantic_segmentation: leave it out",
         ),
         (
             POINTS + "POINTS: {INSTANCES: {FLIP: 0.5}}",  # though that is its default
@@ -39,7 +40,7 @@ def own_tasks(monkeypatch):
         (
             "TASK: pointgroup",
             "POINTS.AUGMENT.FLIP 0.1 -image_size=32",
-            "-image_size: DATA.IMAGE_SIZE is read by task classification, not by pointgroup: leave it out, and so "
+            f"-image_size: DATA.IMAGE_SIZE is read by {CLASSIFIERS}, not by pointgroup: leave it out, and so "
             "POINTS.AUGMENT.FLIP (command line)",
         ),
         (
@@ -53,7 +54,7 @@ def own_tasks(monkeypatch):
             + ", ".join(f"MIXUP_{x}: 0.1" for x in ("ALPHA", "PROB", "SWITCH_PROB"))
             + ", CUTMIX_ALPHA: 1, SMOOTHING: 0, SOLARIZE_PROB: 0, COLOR_JITTER: 0, GRAYSCALE_PROB: 0}",
             "",
-            "x.yaml:2: TRAIN.MIXUP_ALPHA is read by task classification, not by landmarks: leave it out, and so "
+            f"x.yaml:2: TRAIN.MIXUP_ALPHA is read by {CLASSIFIERS}, not by landmarks: leave it out, and so "
             "TRAIN.MIXUP_PROB (x.yaml:2), TRAIN.MIXUP_SWITCH_PROB (x.yaml:2), TRAIN.CUTMIX_ALPHA (x.yaml:2), "
             "TRAIN.SMOOTHING (x.yaml:2), TRAIN.SOLARIZE_PROB (x.yaml:2) and 2 more",
         ),
@@ -71,11 +72,11 @@ def test_a_base_file_for_several_tasks_is_one_notice(write, refuse):
 
     assert configuration.values.SEED == 3
     assert configuration.notices == [
-        "base.yaml: no effect: TRAIN.SMOOTHING, TRAIN.MIXUP_ALPHA, VOLUMES.FLIP: read by tasks classification, "
+        f"base.yaml: no effect: TRAIN.SMOOTHING, TRAIN.MIXUP_ALPHA, VOLUMES.FLIP: read by {CLASSIFIERS}, "
         "landmarks, not by semantic_segmentation"
     ]
     message = refuse(load, ["-cfg=x.yaml", "TRAIN.SMOOTHING", "0.2"])
-    assert message.startswith("command line: TRAIN.SMOOTHING is read by task classification")
+    assert message.startswith(f"command line: TRAIN.SMOOTHING is read by {CLASSIFIERS}")
 
 
 def test_a_registered_task_reads_all_keys_unless_it_declares_tables(own_tasks, monkeypatch, refuse):
@@ -87,7 +88,7 @@ def test_a_registered_task_reads_all_keys_unless_it_declares_tables(own_tasks, m
     own = Table((Key("MINE.DEPTH", 3, "int", "how deep it goes"),))
     monkeypatch.setitem(sys.modules, "my_settings", SimpleNamespace(OWN=own))
     own_tasks("mine", object, ["my_settings:OWN", "paddlevit_dist.volumes.settings:TABLE"])
-    assert refuse(load, words).startswith("command line: TRAIN.SMOOTHING is read by task classification, not by mine")
+    assert refuse(load, words).startswith(f"command line: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by mine")
     values = load(["TASK", "mine", "MINE.DEPTH", "4", "VOLUMES.FLIP", "0.1"]).values
     assert (values.MINE.DEPTH, values.VOLUMES.FLIP) == (4, 0.1)
     assert "read by task mine, not by classification" in refuse(load, ["MINE.DEPTH", "4"])
@@ -184,7 +185,7 @@ def test_a_saved_configuration_has_the_keys_of_its_task_and_loads_silently(write
     assert ("VOLUMES:" in text, "INSTANCES:" in text, "MIXUP_PROB:" in text) == (
         task in ("landmarks", "volume_segmentation"),
         task == "pointgroup",
-        task == "classification",
+        task in ("classification", "linear_probe", "knn_probe"),
     )
 
 
@@ -204,7 +205,7 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
     (notice,) = configuration.notices
     others = len(keys()) - len(keys("semantic_segmentation"))
     assert notice == (
-        f"saved.yaml: no effect: {others} keys: read by tasks classification, detection, image_segmentation, "
+        f"saved.yaml: no effect: {others} keys: read by {CLASSIFIERS}, detection, image_segmentation, "
         "landmarks, volume_segmentation, pointgroup, shape_classification, not by semantic_segmentation"
     )
     assert settings.dump_yaml(configuration.values).count("VOLUMES") == 0

@@ -5,12 +5,14 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
+from ...checkpoint.published import address_of, is_address
 from ...runtime.errors import UserError
 from ...settings import every_run
 from ...settings.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
+    COMMAND_LINE,
     SHARE,
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
@@ -20,12 +22,12 @@ from ...settings.key import (
     Table,
     Unused,
 )
-from ...settings.section import Pair, PathText, key, rows
+from ...settings.section import Pair, PathText, Section, key, rows
 from .. import settings
 from ..expected_input import input_of
+from ..settings import IMAGES
 from .paddlevit_defaults import defaults_of
 
-_INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
 
@@ -43,9 +45,6 @@ class Data(settings.Data):
     CROP_SCALE: Pair[float] = key([0.08, 1.0], "training crop: share of the area", SHARE_ABOVE_0)
     CROP_RATIO: Pair[float] = key([0.75, 4 / 3], "training crop: width to height", ABOVE_0)
     GLYPH_DISTORTION: float = key(1.0, "training on signs: strength of the small affine maps, 0 for none", SHARE)
-    VAL_FRACTION_IF_MISSING: float | None = key(
-        None, "the same, for class folders without a folder of validation images only", _INSIDE
-    )
     CLASS_BALANCED: bool = key(False, "training reads all classes equally often")
 
 
@@ -90,6 +89,24 @@ class Train(every_run.Train):
 class ClassificationSettings(settings.ImageSettings):
     DATA: Data
     TRAIN: Train
+
+
+class ProbeKeys(Section):
+    # DINOv2's, for a batch of 256.
+    RATES: list[float] = key(
+        [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1],
+        "linear probe: a layer for each, factors of TRAIN.BASE_LR",
+        ABOVE_0,
+    )
+    RATE: float | None = key(
+        None, "linear probe: the one of RATES that is evaluated; None: the best on what is evaluated", ABOVE_0
+    )
+    NEIGHBOURS: list[int] = key([20, 10], "nearest neighbours: numbers that vote; the first is the score", AT_LEAST_1)
+    TEMPERATURE: float = key(0.07, "nearest neighbours: votes weigh exp(similarity / temperature)", ABOVE_0)
+
+
+class ProbeSettings(ClassificationSettings):
+    PROBE: ProbeKeys
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
@@ -163,4 +180,50 @@ TABLE = Table(
     dropped={
         "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as PaddleViT does it, and a batch has no clean part",
     },
+)
+
+
+_INPUT = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "INTERPOLATION", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+
+
+def _complete_probe(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """Network and input are those of the run whose weights are given, unless the command line says otherwise."""
+    from ...checkpoint.content import checkpoint_in, read_about  # which need NumPy, and other commands do not
+
+    source = values.MODEL.PRETRAINED
+    if source is None or is_address(source) or address_of(source) is not None:
+        return []
+    said = (read_about(str(checkpoint_in(source))) or {}).get("settings")
+    if not isinstance(said, Mapping) or said.get("TASK") != "classification":
+        return []
+    names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
+    for section, name in (name.split(".") for name in [*names, *(f"DATA.{name}" for name in _INPUT)]):
+        given = settings.get(f"{section}.{name}")
+        if name in said.get(section, {}) and (given is None or given.source != COMMAND_LINE):
+            values[section][name] = said[section][name]
+    size = f"{values.DATA.IMAGE_SIZE} pixels"
+    return [f"MODEL.NAME {values.MODEL.NAME}, {size}: network and input of the run that {source} is of"]
+
+
+def _check_probe(given: ConfigView[ProbeSettings]) -> list[str]:
+    probe = given.values.PROBE
+    for name in ("RATES", "NEIGHBOURS"):
+        if not probe[name] or len(set(probe[name])) < len(probe[name]):
+            raise UserError(f"{given[f'PROBE.{name}']}: expected each one once, and one at least")
+    if probe.RATE is not None and probe.RATE not in probe.RATES:
+        raise UserError(f"{given['PROBE.RATE']}: expected one of {given['PROBE.RATES']}")
+    return []
+
+
+def _find_unused_of_probe(given: ConfigView[ProbeSettings]) -> Iterator[Unused]:
+    names = (*TABLE.of_training() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_BAD_SAMPLE")
+    yield Unused(tuple(sorted(names)), "TASK", "features are computed once, of images as an evaluation sees them: {}")
+
+
+PROBE_TABLE = Table(
+    keys=rows(ProbeSettings),
+    effects={"network": ("PROBE.RATES",), "score": ("PROBE.",)},
+    complete=_complete_probe,
+    check=_check_probe,
+    unused=_find_unused_of_probe,
 )

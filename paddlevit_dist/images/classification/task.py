@@ -17,6 +17,7 @@ from ...metrics.classification import ClassificationMetrics
 from ...metrics.classifier import Classifier, joined
 from ...metrics.classifier_figures import Evaluated
 from ...models import create_model
+from ...runtime.device_kinds import accelerator_bytes
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.lettering import drawable
@@ -240,6 +241,7 @@ class Classification(Classifier):
             self.notices.append("note: the weights do not name their 1,000 classes: they are taken for ImageNet's")
         model = self._create_model(num_classes or self.num_classes)
         if not config.EVAL:
+            self.notices += filter(None, [expected_input.tell_better(config, accelerator_bytes())])
             if self._crops is not None:
                 self._crops.prepare()
             self.teacher = teacher_of(config.TRAIN, self.num_classes, config.DATA)

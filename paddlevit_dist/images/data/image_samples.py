@@ -12,7 +12,7 @@ from .held_out import Part, hold_out
 from .image_dataset import ImageDataset
 from .odd_data import count
 from .quarantine import Replacements
-from .reading import Reading
+from .reading import SPLITS, Reading
 
 
 class ImageSamples(Samples):
@@ -59,12 +59,16 @@ def open_dataset(
     Raises:
         UserError: the data are missing or damaged, or hold something else.
     """
-    data, fraction = config.DATA, config.DATA.VAL_FRACTION
-    whole = dataset_class(config, contract).open(config, split if fraction is None else "train", cache_folder)
+    data, fraction, key = config.DATA, config.DATA.VAL_FRACTION, "VAL_FRACTION"
+    kind = dataset_class(config, contract)
+    if_missing, is_asked = data.get("VAL_FRACTION_IF_MISSING"), fraction is None and split in SPLITS
+    if is_asked and if_missing and not data["VAL_ANNOTATIONS"] and not kind.has_validation(data.DATA_PATH):
+        fraction, key = if_missing, "VAL_FRACTION_IF_MISSING"
+    whole = kind.open(config, split if fraction is None else "train", cache_folder)
     of_images = whole.reading is not None and whole.reading.exif_rotate
     whole.read_with(Reading(of_images if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
     if fraction is None:
         return whole, list(whole.notices)
     dataset = hold_out(whole, split, fraction, data.VAL_SEED, cache_folder, part)
-    told = f"{split}: {count(len(dataset), 'image')} of the {len(whole):,} for training, of which DATA.VAL_FRACTION "
+    told = f"{split}: {count(len(dataset), 'image')} of the {len(whole):,} for training, of which DATA.{key} "
     return dataset, [*whole.notices, f"{told}{fraction:g} holds out some for validation (VAL_SEED {data.VAL_SEED})"]

@@ -106,13 +106,20 @@ def images_of(root: str, split: str, described: Described | None) -> list[str]:
     return sorted(dict.fromkeys(found))
 
 
+def find_folder(root: str, split: str) -> str | None:
+    """The folder of a split's images where no data.yaml names it; None: there is none of its own."""
+    for word in SPLIT_WORDS.get(split, (split,)):
+        for parts in (("images", word), (word, "images"), (word,)):
+            if os.path.isdir(folder := os.path.join(root, *parts)):
+                return folder
+    return None
+
+
 def _folders_of(root: str, split: str) -> list[str]:
     """The folders of a split where no data.yaml names them."""
     images = os.path.join(root, "images")
-    for word in SPLIT_WORDS.get(split, (split,)):
-        for folder in (os.path.join(images, word), os.path.join(root, word, "images"), os.path.join(root, word)):
-            if os.path.isdir(folder):
-                return [folder]
+    if (own := find_folder(root, split)) is not None:
+        return [own]
     if split == "train" and os.path.isdir(images):
         return [images]  # one folder, which DATA.VAL_FRACTION may divide
     if split == "train" and image_names(root):  # with labels beside them, as labelImg writes them

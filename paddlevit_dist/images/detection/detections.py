@@ -49,3 +49,30 @@ def corners_of(boxes: np.ndarray) -> np.ndarray:
     """Boxes of annotations, float (n, 4) x, y, width, height, as x0, y0, x1, y1."""
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+
+
+class Speed:
+    """How long this process takes for an image in an evaluation; its first batch, which compiles, is left out."""
+
+    def __init__(self) -> None:
+        self.batches, self.images = 0, 0
+        self.seconds = np.zeros(3)  # of reading and preparing, of the network, of what makes boxes of its outputs
+
+    def add(self, images: int, *seconds: float) -> None:
+        """Include a batch, and the seconds that each of the three parts took."""
+        self.batches += 1
+        if self.batches > 1:
+            self.images += images
+            self.seconds += seconds
+
+    def line(self) -> str:
+        """How fast it was, in words; empty where there was one batch."""
+        if not self.images:
+            return ""
+        read, network, boxes = (1000 * self.seconds / self.images).tolist()
+        rate, together = 1000 / max(network + boxes, 1e-9), self.images / (self.batches - 1)
+        return (
+            f"{rate:.1f} images/s from pixels to boxes ({together:.3g} at a time, one process): {network:.1f} ms an "
+            f"image in the network, {boxes:.1f} ms from its outputs to boxes; besides {read:.1f} ms to read and "
+            "prepare it, in a loader process"
+        )

@@ -62,6 +62,11 @@ class EvaluatedFunction(paddle.nn.Layer):
         super().__init__()
         self.function, self._classes = function, math.inf if num_classes is None else num_classes
 
+    @property
+    def computes_alone(self) -> bool:
+        """Whether only the function is computed: no weights for a comparison, and nothing that was kept."""
+        return getattr(self.function, "pairs", ()) is None
+
     def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Best:
         """What is found in images without padding."""
         return Best(*self.function(images, paddle.ones([len(images), 2], dtype="int64")))

@@ -25,6 +25,12 @@ class Data(ObjectData):
     SQUARE: bool = key(
         False, "training: each image becomes a square of one of these sides, whatever its proportions, as RT-DETR's"
     )
+    BATCH_SIDES: list[int] = key(
+        [],
+        "training on squares: all images of an update are resized to one of these sides, drawn from SEED and the "
+        "number of the update; none: they stay as SHORTEST_SIDES has them",
+        SIDE_PX,
+    )
     LONGEST_SIDE: int = key(1333, "training: most pixels of the longer side, whatever the shorter one", SIDE_PX)
     CROP_PROBABILITY: float = key(0.5, "training: probability of an image that is cropped first", SHARE)
     CROP_SHORTEST_SIDES: list[int] = key(
@@ -32,6 +38,14 @@ class Data(ObjectData):
     )
     CROP_SIDES: Pair[int] = key([384, 600], "training: smallest and largest side of the crop", SIDE_PX)
     COLOR_JITTER: float = key(0.0, "training: range of brightness, contrast and saturation", AT_LEAST_0)
+    SSD_TRANSFORMS: bool = key(
+        False,
+        "training: colours are distorted, images laid on a larger black one and cropped by the overlap with an object, "
+        "as SSD's and RT-DETR's authors do",
+    )
+    PLAIN_EPOCHS: int = key(
+        0, "training: so many last epochs are without SSD_TRANSFORMS and without BATCH_SIDES", AT_LEAST_0
+    )
     EVAL_RESIZE: Literal["pillow", "torchvision"] = key(
         PILLOW,
         "evaluation and prediction: resize with Pillow's filter, to whole levels; or as torchvision's detectors do, "
@@ -156,6 +170,11 @@ def _check(given: ConfigView[DetectionSettings]) -> list[str]:
     ):
         if not several:
             raise UserError(f"{given[name]}: expected one at least")
+    if data.BATCH_SIDES and not (data.SQUARE and len(data.SHORTEST_SIDES) == 1):
+        raise UserError(
+            f"{given['DATA.BATCH_SIDES']}: images are squares of one size before that: set DATA.SQUARE true and "
+            f"DATA.SHORTEST_SIDES [{max(data.BATCH_SIDES)}], for example"
+        )
     group, batch = data.GROUP_BY_SHAPE, data.BATCH_SIZE
     if group and group % batch:
         raise UserError(
@@ -176,11 +195,14 @@ def _find_unused(given: ConfigView[DetectionSettings]) -> Iterator[Unused]:
     if dataset != "coco":
         of_coco = ("DATA.TRAIN_PICTURES", "DATA.VAL_PICTURES", "DATA.PICTURES_ANYWHERE")
         yield Unused(of_coco, "DATA.DATASET", "it is for coco, and {}")
-    if given.values.DATA.VAL_FRACTION is None:
+    data = given.values.DATA
+    if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
-    if given.values.DATA.SQUARE:
+    if data.SQUARE:
         yield Unused(("DATA.LONGEST_SIDE",), "DATA.SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
-    if not given.values.DATA.CROP_PROBABILITY:
+    if not data.SSD_TRANSFORMS and not data.BATCH_SIDES:
+        yield Unused(("DATA.PLAIN_EPOCHS",), "DATA.SSD_TRANSFORMS", "every epoch is plain: {}")
+    if not data.CROP_PROBABILITY:
         yield Unused(
             ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no image is cropped: {}"
         )

@@ -1,11 +1,13 @@
 """Object detection: training, evaluation and prediction of any detector."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
+from paddle.nn import functional as F
 
 from ...models import model_options
 from ...runtime.environment import program
@@ -22,6 +24,7 @@ from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
     EVALUATED_AS,
+    SECONDS,
     DetectionSample,
     DetectionSamples,
     collate,
@@ -30,8 +33,8 @@ from .data.samples import (
     open_samples,
     passes,
 )
-from .data.transforms import evaluation_transform, export_size
-from .detections import Detections, corners_of
+from .data.transforms import batch_side, evaluation_transform, export_size
+from .detections import Detections, Speed, corners_of
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, choose_images, zero_padding
 from .rtdetr.denoising import DenoisingQueries
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
@@ -59,6 +62,7 @@ class Detection(BackboneTask):
         self._padded_side = 0  # to which training images are padded at least
         self._turned: dict[str, bool] = {}  # of each split that is open
         self._criterion: Criterion | None = None
+        self.speed = Speed()
         self.model_options.update(self._own_options())
 
     def _own_options(self) -> dict[str, Any]:
@@ -109,6 +113,10 @@ class Detection(BackboneTask):
         divided = self._family.reference_normaliser if normaliser == "reference" else divided
         self._criterion = self.criterion  # what it needs is asked for before processes are started
         samples.noise = self._criterion.noise
+        if self.config.DATA.BATCH_SIDES and self._family.learns_masks:
+            raise UserError(
+                f"DATA.BATCH_SIDES: {self.config.MODEL.NAME} learns from masks, which keep their size: leave it out"
+            )
         samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normaliser})")
         self.replace_unreadable(samples)
         return samples
@@ -143,6 +151,11 @@ class Detection(BackboneTask):
         names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
         shown = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
         return {**shown, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
+
+    @property
+    def turns(self) -> bool:
+        opened = list(self._turned.values())
+        return opened[-1] if opened else super().turns
 
     def remedy_for_input(self, name: str, theirs: Any) -> str:
         if name in self._turned:
@@ -206,6 +219,26 @@ class Detection(BackboneTask):
 
     # ---- model -------------------------------------------------------------------------------------------------
 
+    def _create(self, num_classes: int) -> paddle.nn.Layer:
+        """As every task on a backbone, unless it takes no images of the configured sides.
+
+        Raises:
+            UserError: it takes none.
+        """
+        model, data = super()._create(num_classes), self.config.DATA
+        sides = {"DATA.SHORTEST_SIDES": data.SHORTEST_SIDES, "DATA.BATCH_SIDES": data.BATCH_SIDES}
+        sides = sides if data.SQUARE and not self.config.EVAL else {}
+        if self.config.DETECTION.EVALUATE_AS == ONE_SIZE:
+            name = "DETECTION.EXPORT_SIZE" if self.config.DETECTION.EXPORT_SIZE else "DATA.EVAL_SHORTEST_SIDE"
+            sides = {**sides, name: list(export_size(self.config))}
+        for name, side in ((name, side) for name, own in sides.items() for side in own if side % model.stride):
+            below = side // model.stride * model.stride
+            raise UserError(
+                f"{name} {side}: {self.config.MODEL.NAME} takes images whose sides {model.stride} divides: take "
+                f"{below or model.stride} or {below + model.stride}"
+            )
+        return model
+
     @property
     def criterion(self) -> Criterion:
         """The losses of the configured model, known once the data are open."""
@@ -249,7 +282,12 @@ class Detection(BackboneTask):
             DenoisingQueries.of(batch) if self.criterion.noise else None,
         )
         images = self.normalise(batch["images"], facts["sizes"], batch["sizes"])
-        outputs = model(images, batch["sizes"], targets)
+        side, stored = batch_side(self.config.DATA, self.config.SEED, step.update, step.epochs_left), images.shape[-1]
+        if side not in (None, stored):  # by nearest neighbours on the device, as RT-DETR's authors have it
+            images = F.interpolate(images, [side, side], mode="nearest")
+            sizes = paddle.full_like(targets.sizes, side)
+            targets = targets._replace(boxes=targets.boxes * (side / stored), sizes=sizes)
+        outputs = model(images, targets.sizes, targets)
         return dict(self.criterion.terms(outputs, targets))
 
     # ---- evaluation --------------------------------------------------------------------------------------------
@@ -299,7 +337,7 @@ class Detection(BackboneTask):
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Detections]:
         """Find what is found in each image, in its own pixels, best first."""
-        facts = host_facts(batch)
+        facts, started = host_facts(batch), time.perf_counter()
         found: list[Any] = [None] * len(facts["sizes"])
         outputs: list[tuple[list[int], Outputs]] = []
         for rows in passes(facts["sizes"], self.config.DETECTION.EVALUATE_AS):
@@ -307,11 +345,20 @@ class Detection(BackboneTask):
             images = self.normalise(choose_images(batch["images"], rows, sizes), sizes)
             is_padded = (sizes != sizes[0]).any()
             outputs.append((rows, model(images, to_device(sizes) if is_padded else None)))
+        if self.config.EVAL and not images.place.is_cpu_place():
+            paddle.device.synchronize()  # which what follows would wait for as well
+        computed = time.perf_counter()
         for rows, of_pass in outputs:  # a GPU has its work by now, and is waited for
             decoded = model.decode(of_pass, facts["sizes"][rows], facts["original_sizes"][rows])
             for row, one in zip(rows, decoded):
                 found[row] = one
+        if getattr(model, "computes_alone", True):
+            self.speed.add(len(found), batch.get(SECONDS, 0.0), computed - started, time.perf_counter() - computed)
         return found
+
+    def evaluation_lines(self) -> list[str]:
+        """Say how many images a second this process found boxes in."""
+        return [line] if (line := self.speed.line()) else []
 
     def name_classes(self, number: int, learned: TrainedMeta) -> None:
         """Take names and ids from the weights; of those that say nothing, 80 categories are COCO's."""

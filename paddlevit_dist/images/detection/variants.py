@@ -118,6 +118,7 @@ RTDETR: Variants = {
     "rtdetr": {},  # a start for configurations that give their own dimensions
     "rtdetr_small": _SMALL_RTDETR,
     **{f"{name}_{size}": own for name in ("rtdetr", "rtdetrv2") for size, own in _OF_RTDETR.items()},
+    **{f"rtdetrv2_{size}_dsp": {**own, "is_discrete": True} for size, own in _OF_RTDETR.items()},
     # ViTDet's pyramid of a plain transformer, of which three maps are read
     "rtdetr_dinov3_small": {
         "backbone": "vit_small_patch16_dinov3",

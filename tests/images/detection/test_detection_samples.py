@@ -69,7 +69,7 @@ def test_an_evaluation_sees_images_and_no_boxes():
     samples = DetectionSamples(SHAPES, EvaluationTransform(48, 60), is_training=False, with_masks=True)
     batch = collate(drawn(samples, (7, 3)))
     assert sorted(host_facts(batch)) == ["indices", "original_sizes", "sizes"]
-    assert sorted(batch) == [HOST, "images", "indices", "original_sizes", "sizes"]
+    assert sorted(batch) == [HOST, "images", "indices", "original_sizes", "seconds", "sizes"]
     assert batch["indices"].tolist() == [7, 3]
     assert batch["original_sizes"].tolist() == [list(SHAPES.size(7)), list(SHAPES.size(3))]
     assert all(max(size) <= 60 for size in batch["sizes"].tolist())

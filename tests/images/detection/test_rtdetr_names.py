@@ -4,9 +4,12 @@ program writes."""
 
 import numpy as np
 import pytest
+from support.processes import ROOT
 
+from paddlevit_dist.checkpoint.published import detectors_of
 from paddlevit_dist.checkpoint.weights import given_weights
 from paddlevit_dist.images.detection.rtdetr import key_names
+from paddlevit_dist.images.detection.variants import RTDETR
 
 AUTHORS = {
     "backbone.conv1.conv1_3.norm.running_var": "backbone.model.embedder.embedder.2.normalization.running_var",
@@ -152,3 +155,13 @@ def test_heads_for_objects365_are_those_of_cocos_categories_by_name():
     embedding = key_names.rows_of_objects365(np.arange(367.0)[:, None], 80, is_embedding=True)
     np.testing.assert_array_equal(embedding[:, 0], [*found, 366])
     assert key_names.rows_of_objects365(bias, 3) is None and key_names.rows_of_objects365(bias[:91], 80) is None
+
+
+def test_published_weights_are_listed_beside_their_networks_and_recipes_name_them():
+    listed = [name for model in RTDETR for name in detectors_of(model)]
+    assert len(listed) == len(set(listed)) == 24 and "hf:ustc-community/dfine-large-obj2coco-e25" in listed
+    for recipe in (ROOT / "configs").glob("*_coco.yaml"):
+        model = recipe.stem.removesuffix("_coco")
+        if detectors_of(model):
+            assert f"-eval -pretrained={detectors_of(model)[0]}\n" in recipe.read_text()
+            assert f"NAME: {model}\n" in recipe.read_text()

@@ -1,5 +1,6 @@
 """From the configuration to the samples of a split, as a loader process reads them, and the arrays of a batch."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, Data, DetectionSe
 from .detection_dataset import Annotations, DetectionDataset
 from .transforms import Size, View, evaluation_transform, training_transform, whole_view
 
+SECONDS = "seconds"  # key of a batch of an evaluation: that reading its images took
 HOST = "__host__"  # key of a batch; lists, which no loader turns into tensors
 _OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
 # How an evaluation's log names its scores.
@@ -134,6 +136,7 @@ class DetectionSample(NamedTuple):
         labels: int64 (n,).
         masks: uint8 (n, height, width), 1 inside; None: not asked for.
         noise: denoising queries of the objects; None: not asked for.
+        seconds: that it took to read and prepare it.
     """
 
     index: int
@@ -144,6 +147,7 @@ class DetectionSample(NamedTuple):
     labels: np.ndarray
     masks: np.ndarray | None = None
     noise: DrawnNoise | None = None
+    seconds: float = 0.0
 
 
 class DetectionSamples(ImageSamples):
@@ -185,6 +189,7 @@ class DetectionSamples(ImageSamples):
         return draw_grouped_order(self.dataset.sizes, self.group, generator) if self.group else None
 
     def read_sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
+        started = time.perf_counter()
         image, annotations = self.dataset.read(index)
         kept = np.flatnonzero(annotations.is_learnable) if self.is_training else np.empty(0, np.int64)
         view = self.transform(whole_view(image, annotations.boxes[kept], kept), generator)
@@ -199,6 +204,7 @@ class DetectionSamples(ImageSamples):
             labels,
             masks,
             None if self.noise is None else self.noise.draw(view.boxes, labels, view.size, generator),
+            time.perf_counter() - started,
         )
 
     def _masks(self, view: View, annotations: Annotations, stored_size: tuple[int, int]) -> np.ndarray:
@@ -226,8 +232,8 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
         padding. In training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, zeros where there are fewer, M at least 1;
         ``labels`` int64 (N, M), -1 where there are fewer; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M,
         H, W); with noise what ``ContrastiveNoise.collate`` returns. In an evaluation ``indices`` int64 (N,) of the
-        samples; ``original_sizes`` int64 (N, 2), height and width of the stored images. Whole numbers are in the host's
-        memory as well, see ``host_facts``.
+        samples; ``original_sizes`` int64 (N, 2), height and width of the stored images; ``seconds`` that reading them
+        took. Whole numbers are in the host's memory as well, see ``host_facts``.
     """
     number, first = len(samples), samples[0]
     sizes = np.array([sample.image.shape[1:] for sample in samples], dtype=np.int64)
@@ -242,6 +248,7 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
     else:
         batch["indices"] = np.array([sample.index for sample in samples], dtype=np.int64)
         batch["original_sizes"] = np.array([sample.original_size for sample in samples], dtype=np.int64)
+        batch[SECONDS] = sum(sample.seconds for sample in samples)
     for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
         batch["images"][row, :, :height, :width] = sample.image
         if first.is_training:

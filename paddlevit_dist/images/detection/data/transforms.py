@@ -19,6 +19,12 @@ from ...transforms.resizing import between_two
 from ..settings import ONE_SIZE, PILLOW, TORCHVISION, Data, DetectionSettings
 
 Size = tuple[int, int]  # height, width
+# Liu et al., SSD, ECCV 2016, section 2.2, with torchvision's ranges, which RT-DETR's authors take.
+_MOST_ZOOM = 4.0
+_OVERLAPS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+_TRIALS = 40
+_DISTORTED = {"Brightness": 0.125, "Contrast": 0.5, "Color": 0.5, "Hue": 0.05}
+_CROPPED_BY_OVERLAP = 0.8
 
 
 class View(NamedTuple):
@@ -28,7 +34,7 @@ class View(NamedTuple):
         image: of Pillow, mode "RGB"; after ``resize_as_torchvision`` float32 (height, width, 3), levels 0 to 255.
         boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels; none is empty.
         objects: int64 (n,), which of the stored image's annotations each is.
-        rows: int64 (height,), the row of the stored image that each row of a mask comes from.
+        rows: int64 (height,), the row of the stored image that each row of a mask comes from; -1: none.
         columns: int64 (width,), the same for columns.
     """
 
@@ -45,7 +51,10 @@ class View(NamedTuple):
 
     def mask(self, stored: np.ndarray) -> np.ndarray:
         """The mask of an object in this view, from that in the stored image: (height, width) of any type."""
-        return stored.take(self.columns, axis=1).take(self.rows, axis=0)  # whole rows are copied at once
+        seen = stored.take(self.columns, axis=1).take(self.rows, axis=0)  # whole rows are copied at once
+        if min(self.rows.min(), self.columns.min()) < 0:
+            seen = seen * ((self.rows >= 0)[:, None] & (self.columns >= 0))
+        return seen
 
 
 def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> View:
@@ -112,6 +121,69 @@ def crop(view: View, top: int, left: int, size: Size) -> View:
     )
 
 
+def zoom_out(view: View, generator: np.random.Generator) -> View:
+    """The image somewhere on a black one with sides up to four times as long."""
+    (height, width), larger = view.size, generator.uniform(1.0, _MOST_ZOOM)
+    size = int(height * larger), int(width * larger)
+    top, left = (int(generator.integers(0, whole - own, endpoint=True)) for whole, own in zip(size, view.size))
+    image = Image.new("RGB", size[::-1])
+    image.paste(view.image, (left, top))
+    rows, columns = (
+        np.pad(own, (before, whole - before - len(own)), constant_values=-1)
+        for own, before, whole in zip((view.rows, view.columns), (top, left), size)
+    )
+    return View(image, view.boxes + (left, top, left, top), view.objects, rows, columns)
+
+
+def crop_by_overlap(view: View, generator: np.random.Generator) -> View:
+    """A part with 0.3 to 1 times each side, in which at least one object's middle lies and which overlaps some such
+    object by a share that is drawn; objects whose middle is outside are left out. Where none is found, and for the
+    share 1, the whole view."""
+    height, width = view.size
+    middles = (view.boxes[:, :2] + view.boxes[:, 2:]) / 2
+    while len(view.boxes):
+        least = _OVERLAPS[int(generator.integers(len(_OVERLAPS)))]
+        if least >= 1.0:
+            break
+        for _ in range(_TRIALS):
+            own = int(height * generator.uniform(0.3, 1.0)), int(width * generator.uniform(0.3, 1.0))
+            top, left = (int(generator.integers(0, side - kept, endpoint=True)) for side, kept in zip(view.size, own))
+            if min(own) < 1 or not 0.5 <= own[1] / own[0] <= 2.0:
+                continue
+            low, high = np.array([left, top]), np.array([left + own[1], top + own[0]])
+            is_in = ((middles > low) & (middles < high)).all(axis=1)
+            boxes = view.boxes[is_in]
+            common = np.clip(np.minimum(boxes[:, 2:], high) - np.maximum(boxes[:, :2], low), 0, None).prod(axis=1)
+            joint = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) + own[0] * own[1] - common
+            if is_in.any() and (common / joint).max() >= least:
+                return crop(view._replace(boxes=boxes, objects=view.objects[is_in]), top, left, own)
+    return view
+
+
+def distort_colours(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+    """Brightness, contrast (before or after the next two), saturation, hue and the order of the channels, each changed
+    with probability 0.5."""
+    from ...transforms.operations import change
+
+    order = ["Brightness", "Color", "Hue"]
+    order.insert(int(generator.choice([1, 3])), "Contrast")
+    for name in order:
+        spread = _DISTORTED[name]
+        if generator.random() < 0.5:
+            value = generator.uniform(-spread, spread)
+            image = _shift_hue(image, value) if name == "Hue" else change(name, image, 1.0 + value)
+    if generator.random() < 0.5:
+        bands = image.split()
+        image = Image.merge("RGB", [bands[band] for band in generator.permutation(3)])
+    return image
+
+
+def _shift_hue(image: Image.Image, turns: float) -> Image.Image:
+    hue, saturation, value = image.convert("HSV").split()
+    hue = hue.point([(level + round(turns * 256)) % 256 for level in range(256)])
+    return Image.merge("HSV", (hue, saturation, value)).convert("RGB")
+
+
 def _inside(view: View) -> View:
     height, width = view.size
     boxes = np.clip(view.boxes, 0, (width, height, width, height))
@@ -168,7 +240,7 @@ class EvaluationTransform:
 
 @dataclass(frozen=True)
 class TrainingTransform:
-    """Mirror, perhaps crop, resize, change colours.
+    """Perhaps SSD's transforms; mirror, perhaps crop, resize, change colours.
 
     Attributes:
         shortest: sizes of the shorter side, of which each image takes one.
@@ -179,6 +251,7 @@ class TrainingTransform:
         crop_sides: smallest and largest height and width of the crop.
         colour_jitter: strength of the change of brightness, contrast and saturation, 0 for none.
         square: both sides become the one that is drawn for the shorter one.
+        ssd: SSD's transforms come first; plain_epochs: except in so many last epochs.
     """
 
     shortest: tuple[int, ...] = tuple(range(480, 801, 32))
@@ -189,8 +262,16 @@ class TrainingTransform:
     crop_sides: tuple[int, int] = (384, 600)
     colour_jitter: float = 0.0
     square: bool = False
+    ssd: bool = False
+    plain_epochs: int = 0
 
     def __call__(self, view: View, generator: np.random.Generator) -> View:
+        if self.ssd and not is_plain(getattr(generator, "epochs_left", None), self.plain_epochs):
+            view = view._replace(image=distort_colours(view.image, generator))
+            if generator.random() < 0.5:
+                view = zoom_out(view, generator)
+            if generator.random() < _CROPPED_BY_OVERLAP:
+                view = crop_by_overlap(view, generator)
         if generator.random() < self.flip_probability:
             view = flip(view)
         if generator.random() < self.crop_probability:
@@ -217,6 +298,18 @@ class TrainingTransform:
         return crop(view, top, left, (height, width))
 
 
+def is_plain(epochs_left: int | None, plain_epochs: int) -> bool:
+    """Whether an epoch, after which so many are left, is one of the last ``plain_epochs``."""
+    return epochs_left is not None and epochs_left < plain_epochs
+
+
+def batch_side(data: Data, seed: int, update: int, epochs_left: int | None) -> int | None:
+    """The side that all images of an update have, on every process and in every micro-batch; None: as they are."""
+    if not data.BATCH_SIDES or is_plain(epochs_left, data.PLAIN_EPOCHS):
+        return None
+    return _one_of(tuple(data.BATCH_SIDES), np.random.default_rng([seed, update]))
+
+
 def training_transform(data: Data) -> TrainingTransform:
     """Make what the keys below DATA describe."""
     return TrainingTransform(
@@ -228,6 +321,8 @@ def training_transform(data: Data) -> TrainingTransform:
         crop_sides=tuple(data.CROP_SIDES),
         colour_jitter=data.COLOR_JITTER,
         square=data.SQUARE,
+        ssd=data.SSD_TRANSFORMS,
+        plain_epochs=data.PLAIN_EPOCHS,
     )
 
 

@@ -101,6 +101,11 @@ class Voc(IndexedImages):
         lists = {"train": data.TRAIN_ANNOTATIONS, "val": data.VAL_ANNOTATIONS}
         return cls(data.DATA_PATH, split, cache_folder, lists.get(split), data.EXIF_ROTATE, data.VOC_CORNERS)
 
+    @staticmethod
+    def has_validation(data_path: str) -> bool:
+        """Whether there is a list, or a folder, of images for validation."""
+        return bool(_find_stems(parts_of(existing_folder(data_path, "voc", _LAYOUT)), "val"))
+
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_parts": ()}
 
@@ -149,11 +154,8 @@ def _xml_files(part: Part) -> list[str]:
     return [name for name in names_in(part.annotations) if name.lower().endswith(".xml")]
 
 
-def _stems(root: str, split: str) -> list[tuple[Part, str]]:
-    """The images of a split: the part and the name without suffix of each."""
-    parts = parts_of(root)
-    if not parts:
-        raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
+def _find_stems(parts: list[Part], split: str) -> list[tuple[Part, str]]:
+    """The images of a split: the part and the name without suffix of each; none: nothing is called so."""
     words = SPLIT_WORDS.get(split, (split,))
     listed = [(part, os.path.join(part.lists, f"{word}.txt")) for part in parts if part.lists for word in words]
     listed = [(part, file) for part, file in listed if os.path.isfile(file)]
@@ -162,8 +164,15 @@ def _stems(root: str, split: str) -> list[tuple[Part, str]]:
     of_folders = [part for part in parts if part.name.lower() in words and not part.lists]
     if not of_folders and split == "train" and len(parts) == 1 and not parts[0].lists:
         of_folders = parts  # one folder of images, which DATA.VAL_FRACTION may divide
-    if of_folders:
-        return [(part, name[: -len(".xml")]) for part in of_folders for name in _xml_files(part)]
+    return [(part, name[: -len(".xml")]) for part in of_folders for name in _xml_files(part)]
+
+
+def _stems(root: str, split: str) -> list[tuple[Part, str]]:
+    parts = parts_of(root)
+    if not parts:
+        raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
+    if found := _find_stems(parts, split):
+        return found
     known = [name[:-4] for part in parts if part.lists for name in names_in(part.lists) if name.endswith(".txt")]
     known = [name for name in known if "_" not in name] or [part.name for part in parts if not part.lists]
     helps = split == "val" and "train" in known

@@ -14,7 +14,7 @@ from ...data.annotated_files import readable, stamp
 from ...data.formats import stems
 from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
-from ...data.yolo_files import LAYOUT, description_of, images_of, labels_of, names_of
+from ...data.yolo_files import LAYOUT, description_of, find_folder, images_of, labels_of, names_of
 from ...run_lengths import outline
 from ..settings import DetectionSettings
 from .indexed_images import OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, measure
@@ -60,6 +60,15 @@ class Yolo(IndexedImages):
     @classmethod
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Yolo":
         return cls(config.DATA.DATA_PATH, split, cache_folder, config.DATA.EXIF_ROTATE is not False)
+
+    @staticmethod
+    def has_validation(data_path: str) -> bool:
+        """Whether data.yaml names images for validation, or a folder of them is there."""
+        root = existing_folder(data_path, "yolo", LAYOUT)
+        described = description_of(root)
+        if described is not None and described.places:
+            return "val" in described.places
+        return find_folder(root, "val") is not None
 
     def masks(self, index: int) -> list[Any]:
         height, width = self.size(index)

@@ -62,7 +62,7 @@ class RtDetr(Detector):
     variants = RTDETR
     coco_outputs = 80
     key_maps = key_names.RTDETR
-    classifier_layers = ("enc_score_head",)
+    classifier_layers = ("enc_score_head", "decoder.class_embed", "denoising_class_embed")
     published_input = ("DATA.IMAGENET_MEAN", "[0.0,0.0,0.0]", "DATA.IMAGENET_STD", "[1.0,1.0,1.0]")
     reference_normaliser = "as RT-DETR's authors do: by the mean of the devices' objects, at least 1"
 
@@ -156,8 +156,9 @@ class RtDetr(Detector):
         height, width = images.shape[2:]
         if height % self.stride or width % self.stride:
             raise UserError(
-                f"RT-DETR takes images whose sides {self.stride} divides, and these are {height} x {width} pixels: use "
-                "DATA.SQUARE and a multiple in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE"
+                f"RT-DETR takes images whose sides {self.stride} divides, and these are {height} x {width} pixels: set "
+                "DATA.SQUARE true for a training, DETECTION.EVALUATE_AS one_size for anything else, and multiples in "
+                "DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
             )
         maps = self.backbone.features(images)
         maps = [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]

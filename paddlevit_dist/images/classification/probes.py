@@ -1,0 +1,319 @@
+"""Probes: how good the features of a frozen classifier are, by linear layers or by nearest neighbours on them.
+
+Features are computed once, of images as an evaluation sees them, and kept in a memory-mapped file; an image that is
+read twice would give the same. Sources: M. Oquab et al., DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many
+learning rates at once); M. Caron et al., DINO, arXiv 2104.14294, appendix F.1 (votes of neighbours).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from ...checkpoint.load import from_torch_names
+from ...metrics.classification import ClassificationMetrics
+from ...metrics.classifier import record_later
+from ...runtime.errors import UserError
+from ...runtime.transfers import to_device
+from ...tasks.dataset import Samples
+from ...tasks.figures import Figure
+from ...tasks.model import KeyMap, Model
+from ...tasks.prediction import InputSamples
+from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Term
+from ..models.layers import Linear
+from .samples import ImageSamples
+from .settings import ProbeSettings
+from .task import Classification
+
+_BACKBONE = "backbone."
+_BANK_ROWS = 1 << 16  # that are compared with a batch at a time: 64 x 65,536 similarities are 16 MiB
+_LEAST_VOTE = 1e-7  # share of a class without a vote, whose loss would be infinite
+
+
+class FeatureSamples(ImageSamples):
+    """Images until their features are known, and then these: no image is read any more."""
+
+    features: np.ndarray | None = None  # float32 (samples, channels), memory-mapped
+
+    def sample(self, index: int, generator: np.random.Generator) -> Any:
+        if self.features is None:
+            return super().sample(index, generator)
+        return self.features[index], int(self.dataset.labels[index])
+
+
+class Probed(Model):
+    """A frozen ``backbone`` without its classifier, and linear ``heads`` that know nothing of one another.
+
+    Args:
+        backbone: gives features (batch, embed_dim) of images.
+        heads: their number.
+    """
+
+    classifier_layers = ("heads",)
+
+    def __init__(self, backbone: Any, num_classes: int, heads: int) -> None:
+        super().__init__()
+        self.backbone, self.num_classes = backbone, num_classes
+        self.image_size, self.in_channels = backbone.image_size, backbone.in_channels
+        for parameter in backbone.parameters():
+            parameter.stop_gradient = True
+        # From zero: by random weights of the backbone's seed, a layer would begin as the classifier that it was trained
+        # with.
+        zero = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
+        self.heads = nn.LayerList([Linear(backbone.embed_dim, num_classes, zero, zero) for _ in range(heads)])
+        plain: dict[str, KeyMap] = {"timm": from_torch_names, **backbone.key_maps}
+        self.key_maps = {owner: _below_backbone(to_ours) for owner, to_ours in plain.items()}
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Logits (heads, batch, classes) of images (batch, channels, height, width) or features (batch, embed_dim)."""
+        features = self.backbone(x) if x.ndim == 4 else x
+        return paddle.stack([head(features) for head in self.heads])
+
+    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
+        return self.backbone.resize_parameter(name.removeprefix(_BACKBONE), value)
+
+    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
+        return self.backbone.notices_of_resized([name.removeprefix(_BACKBONE) for name in names])
+
+
+def _below_backbone(to_ours: KeyMap) -> KeyMap:
+    def rename(state: Mapping[str, Any]) -> dict[str, Any]:
+        is_own = any(name.startswith(_BACKBONE) for name in state)  # of a probe
+        return dict(state) if is_own else {_BACKBONE + name: value for name, value in to_ours(state).items()}
+
+    return rename
+
+
+class ProbeMetrics(ClassificationMetrics):
+    """Scores of several classifiers on the same samples: values, intervals and table are those of one of them, and
+    each one's top-1 is a value, too.
+
+    Args:
+        kind: what they differ by, such as "rate".
+        names: their values of it.
+        chosen: number of the one; None: that with the most labels right, of equal ones that with the smaller loss.
+
+    Attributes:
+        best: its number, from ``compute`` on.
+    """
+
+    def __init__(
+        self, num_classes: int, class_names: Sequence[str] | None, kind: str, names: Sequence[str], chosen: int | None
+    ) -> None:
+        super().__init__(num_classes, class_names)
+        self.kind, self.names, self.best, self._chosen = kind, names, chosen or 0, chosen
+        self.each = [ClassificationMetrics(num_classes, class_names) for _ in names]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {f"{key}, {name}": one.state[key] for name, one in zip(self.names, self.each) for key in one.state}
+
+    @state.setter
+    def state(self, _: dict[str, Any]) -> None:
+        """The base class begins with one of its own."""
+
+    def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
+        """Add a batch: logits (classifiers, batch, classes), labels int64 (batch,)."""
+        for one, own in zip(self.each, logits):
+            one.update(own, labels)
+
+    def compute(self, state: dict[str, Any]) -> dict[str, float]:
+        values = [
+            one.compute({key: state[f"{key}, {name}"] for key in one.state}) for name, one in zip(self.names, self.each)
+        ]
+        if self._chosen is None:
+            self.best = max(range(len(values)), key=lambda k: (values[k]["top-1 count"], -values[k]["loss"]))
+        top1 = {self._name_of(name): value["top-1"] for name, value in zip(self.names, values)}
+        return {**values[self.best], **(top1 if len(values) > 1 else {})}
+
+    def per_sample(self) -> list[np.ndarray]:
+        return self.each[self.best].per_sample()
+
+    def summary(self, values: dict[str, float]) -> str:
+        others = [f"{name} {values[self._name_of(name)]:.2f}" for name in self.names if name != self.names[self.best]]
+        beside = f"; {', '.join(others)}" if others else ""
+        return f"{super().summary(values)} ({self.kind} {self.names[self.best]}{beside})"
+
+    def _name_of(self, name: str) -> str:
+        return f"top-1 of {self.kind} {name}"
+
+
+class Probe(Classification):
+    """Base class of probes: features of the samples are computed once the backbone has its weights."""
+
+    config: ProbeSettings
+    counts_per_sample = {"loss": 1}
+    takes_weights_of = ("classification",)
+    compiled_by_default = ()
+    num_heads = 0
+
+    def trains_on(self, split: str) -> bool:
+        return False  # features are those of images as an evaluation sees them
+
+    def build_dataset(self, split: str, cache_folder: Path) -> FeatureSamples:
+        found = super().build_dataset(split, cache_folder)
+        if found.dataset.labels is None:
+            raise UserError(
+                f"dataset {self.config.DATA.DATASET} does not expose its labels, which a probe needs: give it an "
+                "attribute 'labels'"
+            )
+        samples = FeatureSamples(found.dataset, found.transform)
+        samples.notices = found.notices
+        return samples
+
+    def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        batch = super().collate(samples)
+        return {"features": batch.pop("images"), **batch} if batch["images"].ndim == 2 else batch
+
+    def _create_model(self, num_classes: int) -> Probed:
+        return Probed(super()._create_model(0), num_classes, self.num_heads)
+
+    def weights_loaded(
+        self, model: paddle.nn.Layer, datasets: Mapping[str, Samples], keep: Callable[..., np.ndarray]
+    ) -> None:
+        if self.config.MODEL.PRETRAINED is None and self.config.MODEL.RESUME is None:
+            raise UserError("a probe of random weights says nothing: name trained ones with -pretrained=PATH or NAME")
+        for split, samples in datasets.items():
+            if isinstance(samples, FeatureSamples):
+                samples.features = keep(
+                    split, samples, model.backbone, lambda batch: model.backbone(self.normaliser(batch["images"]))
+                )
+
+    def _input(self, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
+        return batch["features"] if "features" in batch else self.normaliser(batch["images"])
+
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Records | None:
+        logits, labels, metrics = self.logits(model, batch), batch["labels"], step.metrics
+        metrics.update(logits, labels)
+        if not step.keeps_records:
+            return None
+        number, size = logits.shape[:2]
+        of_all = record_later(logits.flatten(0, 1), labels.tile([number]))
+        return lambda: of_all()[metrics.best * size : (metrics.best + 1) * size]  # asked for once the best is known
+
+    def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
+        """Those of a classifier, of the images."""
+        if isinstance(samples, FeatureSamples):
+            samples = ImageSamples(samples.dataset, samples.transform)
+        return super().figures(samples, records, model)
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        raise UserError(
+            "predict: a probe measures features, and is no classifier: train one, as finetune_pictures does"
+        )
+
+    def export_parts(self) -> ExportParts:
+        raise UserError("export: a probe measures features, and is no classifier: train one, as finetune_pictures does")
+
+
+class LinearProbe(Probe):
+    """A linear layer for each learning rate; that with the best score counts, or that of PROBE.RATE."""
+
+    def __init__(self, config: ProbeSettings) -> None:
+        super().__init__(config)
+        self._rates = list(config.PROBE.RATES)
+        self.num_heads = len(self._rates)
+        self._chosen = None if config.PROBE.RATE is None else self._rates.index(config.PROBE.RATE)
+
+    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:
+        decays = {"weight": self.config.TRAIN.WEIGHT_DECAY, "bias": 0.0}
+        return [
+            {"names": [f"heads.{head}.{name}"], "weight_decay": decay, "learning_rate": rate}
+            for head, rate in enumerate(self._rates)
+            for name, decay in decays.items()
+        ]
+
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+        logits = model(self._input(batch)).astype("float32")  # (heads, batch, classes)
+        labels = batch["labels"].tile([self.num_heads])
+        return {"loss": Term(F.cross_entropy(logits.flatten(0, 1), labels, reduction="sum"), len(batch["labels"]))}
+
+    def expected_losses(self) -> dict[str, float]:
+        return {name: self.num_heads * loss for name, loss in super().expected_losses().items()}
+
+    def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
+        """(heads, batch, classes)."""
+        return model(self._input(batch))
+
+    def build_metrics(self) -> ProbeMetrics:
+        names = [f"{rate:g}" for rate in self._rates]
+        return ProbeMetrics(self.num_classes, self.evaluated_classes, "rate", names, self._chosen)
+
+
+class NeighbourProbe(Probe):
+    """Votes of the most similar training images, by cosine and weighted with exp(similarity / temperature); the first
+    of PROBE.NEIGHBOURS counts."""
+
+    def __init__(self, config: ProbeSettings) -> None:
+        super().__init__(config)
+        if not config.EVAL:
+            raise UserError(f"TASK {config.TASK} trains nothing: add -eval")
+        self._bank_samples: FeatureSamples | None = None
+        self._bank: tuple[paddle.Tensor, paddle.Tensor] | None = None  # of training images: see ``_open_bank``
+
+    def build_dataset(self, split: str, cache_folder: Path) -> FeatureSamples:
+        if split == "train":
+            raise UserError("-split=train: each image would be its own nearest neighbour; take another split")
+        self._bank_samples = super().build_dataset("train", cache_folder)
+        most = max(self.config.PROBE.NEIGHBOURS)
+        if most > len(self._bank_samples):
+            raise UserError(
+                f"PROBE.NEIGHBOURS {most}: there are only {len(self._bank_samples):,} training images; lower it"
+            )
+        samples = super().build_dataset(split, cache_folder)
+        samples.notices = list(dict.fromkeys([*self._bank_samples.notices, *samples.notices]))
+        return samples
+
+    def about_data(self, samples: Any) -> dict[str, Any]:
+        """Classes are those of the images, whatever the weights were trained on."""
+        facts = super().about_data(samples)
+        return {name: fact for name, fact in facts.items() if "classes" not in name}
+
+    def weights_loaded(
+        self, model: paddle.nn.Layer, datasets: Mapping[str, Samples], keep: Callable[..., np.ndarray]
+    ) -> None:
+        bank = self._bank_samples
+        assert bank is not None
+        super().weights_loaded(model, {"train": bank, **datasets}, keep)
+        features = to_device(np.array(bank.features))
+        self._bank = F.normalize(features, axis=-1), to_device(np.asarray(bank.dataset.labels, np.int64))
+
+    def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
+        """Logarithms of the classes' shares of the votes, (neighbours, batch, classes)."""
+        assert self._bank is not None
+        bank, labels = self._bank
+        numbers, own = self.config.PROBE.NEIGHBOURS, F.normalize(batch["features"], axis=-1)
+        similarity, place = nearest(own, bank, max(numbers))  # (batch, most)
+        similarity = similarity - similarity[:, :1]  # changes no share, and no exponential is too large
+        votes = paddle.exp(similarity / self.config.PROBE.TEMPERATURE).unsqueeze(-1)
+        votes = votes * F.one_hot(labels[place], self.num_classes)  # (batch, most, classes)
+        sums = paddle.stack([votes[:, :number].sum(axis=1) for number in numbers])
+        return paddle.log((sums / sums.sum(axis=-1, keepdim=True)).clip(min=_LEAST_VOTE))
+
+    def build_metrics(self) -> ProbeMetrics:
+        names = [str(number) for number in self.config.PROBE.NEIGHBOURS]
+        return ProbeMetrics(self.num_classes, self.evaluated_classes, "neighbours", names, 0)
+
+
+def nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """The ``number`` largest products of each query with rows of the bank, in falling order, and their rows: float32
+    and int64 (queries, number). The bank is looked through in parts, so that its size costs no memory.
+
+    Args:
+        queries: float32 (queries, channels).
+        bank: float32 (rows, channels), at least ``number``.
+    """
+    best, places = [], []
+    for first in range(0, bank.shape[0], _BANK_ROWS):
+        products = paddle.matmul(queries, bank[first : first + _BANK_ROWS], transpose_y=True)
+        values, rows = paddle.topk(products, min(number, products.shape[1]), axis=-1)
+        best.append(values)
+        places.append(rows + first)
+    values, order = paddle.topk(paddle.concat(best, axis=-1), number, axis=-1)
+    return values, paddle.take_along_axis(paddle.concat(places, axis=-1), order, axis=-1)

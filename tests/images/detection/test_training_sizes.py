@@ -139,3 +139,15 @@ def test_colours_are_distorted_within_their_ranges():
     image = Image.new("RGB", (2, 2), (100, 100, 100))  # grey: contrast, saturation, hue and order of channels keep it
     levels = {transforms.distort_colours(image, np.random.default_rng(seed)).getpixel((0, 0)) for seed in range(200)}
     assert all(len(set(level)) == 1 and 87 <= level[0] <= 113 for level in levels) and len(levels) > 10
+
+
+def test_sides_that_the_network_cannot_take_are_refused_before_it_trains():
+    for words, said in (
+        (["DATA.SHORTEST_SIDES", "[100]"], "DATA.SHORTEST_SIDES 100"),
+        (["DETECTION.EVALUATE_AS", "one_size", "DATA.EVAL_SHORTEST_SIDE", "100"], "DATA.EVAL_SHORTEST_SIDE 100"),
+    ):
+        with pytest.raises(
+            UserError, match=f"{said}: rtdetr_small takes images whose sides 16 divides: take 96 or 112"
+        ):
+            make_task(configured("MODEL.NAME", "rtdetr_small", *words)).build_model(3)
+        make_task(configured(*words)).build_model(3)  # a DETR takes any

@@ -156,9 +156,9 @@ class RtDetr(Detector):
         height, width = images.shape[2:]
         if height % self.side_multiple or width % self.side_multiple:
             raise UserError(
-                f"RT-DETR takes images whose sides {self.side_multiple} divides, and these are {height} x {width} pixels: set "
-                "DATA.SQUARE true for a training, DETECTION.EVALUATE_AS one_size for anything else, and multiples in "
-                "DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
+                f"RT-DETR takes images whose sides {self.side_multiple} divides, and these are {height} x {width} "
+                "pixels: set DATA.SQUARE true for a training, DETECTION.EVALUATE_AS one_size for anything else, and "
+                "multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
             )
         maps = self.backbone.features(images)
         maps = [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]

@@ -130,7 +130,7 @@ class Detector(Model):
     #: whether the probabilities of the classes and of no object add up to 1; else each class has its own
     has_no_object: ClassVar[bool] = True
     #: the sides of images that it takes are multiples of this
-    stride: int = 1
+    side_multiple: int = 1
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
     #: whether ``forward`` of images alone and ``best`` are functions of tensors, which can be exported

@@ -27,8 +27,8 @@ class Data(ObjectData):
     )
     BATCH_SIDES: list[int] = key(
         [],
-        "training on squares: all images of an update are resized to one of these sides, drawn from SEED and the "
-        "number of the update; none: they stay as SHORTEST_SIDES has them",
+        "training: all images of an update, which are squares (SQUARE), are resized to one of these sides, drawn from "
+        "SEED and the number of the update; none: they stay as SHORTEST_SIDES has them",
         SIDE_PX,
     )
     LONGEST_SIDE: int = key(1333, "training: most pixels of the longer side, whatever the shorter one", SIDE_PX)

@@ -231,11 +231,11 @@ class Detection(BackboneTask):
         if self.config.DETECTION.EVALUATE_AS == ONE_SIZE:
             name = "DETECTION.EXPORT_SIZE" if self.config.DETECTION.EXPORT_SIZE else "DATA.EVAL_SHORTEST_SIDE"
             sides = {**sides, name: list(export_size(self.config))}
-        for name, side in ((name, side) for name, own in sides.items() for side in own if side % model.stride):
-            below = side // model.stride * model.stride
+        for name, side in ((name, side) for name, own in sides.items() for side in own if side % model.side_multiple):
+            below = side // model.side_multiple * model.side_multiple
             raise UserError(
-                f"{name} {side}: {self.config.MODEL.NAME} takes images whose sides {model.stride} divides: take "
-                f"{below or model.stride} or {below + model.stride}"
+                f"{name} {side}: {self.config.MODEL.NAME} takes images whose sides {model.side_multiple} divides: take "
+                f"{below or model.side_multiple} or {below + model.side_multiple}"
             )
         return model
 

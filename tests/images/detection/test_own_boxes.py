@@ -15,6 +15,7 @@ from support.servers import Server, answer_as_hub
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.images.detection.data.samples import open_samples
+from paddlevit_dist.registry import RECIPES
 from paddlevit_dist.settings import load
 
 from .coco_writer import annotation, write_coco, write_image
@@ -65,8 +66,6 @@ def test_any_layout_is_read_and_a_fifth_is_held_out_where_nothing_is_for_validat
 
 
 def test_the_recipe_is_what_a_path_without_one_offers():
-    from paddlevit_dist.registry import RECIPES
-
     assert {RECIPES[layout] for layout in ("coco", "voc", "yolo")} == {"finetune_boxes"}
 
 

@@ -98,7 +98,7 @@ class RtDetr(Detector):
         self.backbone = _backbone(backbone, {**fixed, **(backbone_options or {})})
         self.feature_levels, self.in_channels, levels = tuple(feature_levels), 3, len(feature_levels)
         widths = [self.backbone.feature_channels[level] for level in feature_levels]
-        self.stride = self.backbone.feature_strides[feature_levels[-1]]
+        self.side_multiple = self.backbone.feature_strides[feature_levels[-1]]
         self.encoder_input_proj = nn.LayerList([_projection(width, encoder_dim) for width in widths])
         attention = (encoder_layers, encoder_heads, encoder_feedforward)
         self.encoder = HybridEncoder(encoder_dim, levels, [levels - 1], *attention, blocks, expansion, is_fine)
@@ -154,11 +154,11 @@ class RtDetr(Detector):
     def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:
         """What the decoder looks at, (N, cells of all maps, dim), and height and width of the maps."""
         height, width = images.shape[2:]
-        if height % self.stride or width % self.stride:
+        if height % self.side_multiple or width % self.side_multiple:
             raise UserError(
-                f"RT-DETR takes images whose sides {self.stride} divides, and these are {height} x {width} pixels: set "
-                "DATA.SQUARE true for a training, DETECTION.EVALUATE_AS one_size for anything else, and multiples in "
-                "DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
+                f"RT-DETR takes images whose sides {self.side_multiple} divides, and these are {height} x {width} "
+                "pixels: set DATA.SQUARE true for a training, DETECTION.EVALUATE_AS one_size for anything else, and "
+                "multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
             )
         maps = self.backbone.features(images)
         maps = [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]

@@ -346,7 +346,8 @@ def step(checkup: Checkup) -> Finding:
         return Finding(FAILURE, text, mend)
     if not math.isfinite(losses[-1]):
         return Finding(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up")
-    if losses[0] > 0 and min(losses[1:]) > _STAYED * losses[0]:
+    is_probe = bool(checkup.task.takes_weights_of)  # little can be learnt from untrained features, which stay
+    if losses[0] > 0 and not is_probe and min(losses[1:]) > _STAYED * losses[0]:
         mend = "it does not learn: TRAIN.BASE_LR may be far too low or too high; labels; TRAIN.FREEZE?"
         return Finding(FAILURE, text, mend)
     if any(

@@ -94,3 +94,9 @@ def test_a_name_of_paddlevit_is_the_model_at_its_size(recipe):
 
 def test_all_names_of_paddlevit_are_there():
     assert len(PADDLEVITS_NAMES) == 15 and PADDLEVITS_NAMES <= {path.stem for path in RECIPES}
+
+
+def test_another_data_set_on_the_command_line_changes_nothing_else_of_a_recipe():
+    # Without its DATASET the file would have the form of PaddleViT's, which have other rates and a warm-up in epochs.
+    named, other = load(["-cfg=vit_mnist"]), load(["-cfg=vit_mnist", "-dataset=fashion_mnist"])
+    assert other.values.TRAIN == named.values.TRAIN and other.notices == named.notices

@@ -16,11 +16,13 @@ import paddle
 from ..data.loader import loader_of
 from ..data.sampler import EvaluationSampler
 from ..distributed import all_gather, barrier, broadcast_object, is_main, rank, world_size
+from ..launch import gpu
 from ..logging.heartbeat import Heartbeat
 from ..logging.progress import Progress
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
 from ..runtime.files import map_array, temporary_name, told_if_not_written
+from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import Samples
 from ..tasks.prediction import stamps
@@ -78,7 +80,8 @@ class KeptRows:
         model = sorted((name, value) for name, value in self._config.MODEL.items() if name not in _OF_START)
         files = stamps(map(samples.describe, range(len(samples))))
         facts = self._config.DATA.DATASET, model, self._task.about_input(), samples.listed_digests(), files
-        digest.update(repr((*facts, self._precision.facts)).encode("utf-8", "surrogateescape"))
+        rounded = is_on_gpu() and gpu.rounds_to_tf32()
+        digest.update(repr((*facts, self._precision.facts, rounded)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()[:16]
 
     def _compute(

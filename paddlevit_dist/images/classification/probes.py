@@ -231,11 +231,10 @@ class LinearProbe(Probe):
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
         logits = model(self._input(batch)).astype("float32")  # (heads, batch, classes)
-        labels = batch["labels"].tile([self.num_heads])
-        return {"loss": Term(F.cross_entropy(logits.flatten(0, 1), labels, reduction="sum"), len(batch["labels"]))}
-
-    def expected_losses(self) -> dict[str, float]:
-        return {name: self.num_heads * loss for name, loss in super().expected_losses().items()}
+        labels, heads = batch["labels"].tile([self.num_heads]), self.num_heads
+        losses = F.cross_entropy(logits.flatten(0, 1), labels, reduction="sum")
+        # Their mean is told; each layer learns from its own whole loss.
+        return {"loss": Term(losses / heads, len(batch["labels"]), weight=heads)}
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """(heads, batch, classes)."""

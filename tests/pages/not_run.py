@@ -15,6 +15,7 @@ SEEDS = "tests/compare/test_seeds.py trains smaller groups; tests/compare/test_g
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
+ONNX_BOXES = "needs the extra onnx; tests/images/detection/test_exported_detectors.py does it"
 RELEASE = "tests/test_wheel.py builds a release"
 OTHER_FILES = "tests/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 NNUNET = "tests/volumes/test_segmentation.py trains on a folder of nnU-Net's and predicts"
@@ -62,6 +63,11 @@ NOT_RUN = {
     '-pretrained=weights.pth POINTS.COLOR_RANGE "[-0.5, 0.5]" POINTS.VOXEL_FEATURES mean '
     "DATA.VOXEL_SIZE_M 0.02": DOWNLOAD,
     "python -m paddlevit_dist export ./output/mine exported/fast -format=onnxruntime -precision=float16": ONNX,
+    "python -m paddlevit_dist export ./output/shapes exported/shapes -format=onnx -input=uint8": ONNX_BOXES,
+    "python -m paddlevit_dist evaluate exported/shapes.onnx -cfg=rtdetr_shapes": ONNX_BOXES,
+    "python main_multi_gpu.py -cfg=./configs/finetune_pictures.yaml -data_path=./my_images "
+    "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k -image_size=336": DOWNLOAD,
+    "python main_multi_gpu.py -cfg=./configs/linear_dinov3_small_ade20k.yaml -data_path=/dataset/ade20k": DOWNLOAD,
     "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
     "python main_multi_gpu.py -cfg=./configs/volume_unet3d_phantoms.yaml -dataset=nnunet -data_path=./data -epochs=300 "
     "VOLUMES.SPACING_MM '[2.5,0.8,0.8]' VOLUMES.CROP_SIZE '[48,128,128]' VOLUMES.NORMALISE '[ct,z_score]' "

@@ -127,14 +127,8 @@ def _authors() -> dict[str, str]:
     for size in ("small", "base", "large", "giant"):
         found[f"vit_{size}_patch14_dinov2"] = f"hf:facebook/dinov2-{size} (Apache-2.0)"
         found[f"vit_{size}_patch14_reg4_dinov2"] = f"hf:facebook/dinov2-with-registers-{size} (Apache-2.0)"
-    kinds = {
-        "small": "s16",
-        "small_plus": "s16plus",
-        "base": "b16",
-        "large": "l16",
-        "huge_plus": "h16plus",
-        "7b": "7b16",
-    }
+    kinds = {"small": "s16", "small_plus": "s16plus", "base": "b16", "large": "l16"}
+    kinds.update({"huge_plus": "h16plus", "7b": "7b16"})
     for size, kind in kinds.items():
         gated = f"{DINOV3_LICENSE}, gated: accept it there and set HF_TOKEN"
         found[f"vit_{size}_patch16_dinov3"] = f"hf:facebook/dinov3-vit{kind}-pretrain-lvd1689m ({gated})"
@@ -147,10 +141,14 @@ def _authors() -> dict[str, str]:
 
 
 PUBLISHED: dict[str, Published] = {row.name: row for row in [*_ROWS, *_foundation()]}
-OF_AUTHORS = _authors()
-
-
+_OF_AUTHORS = _authors()
 _DFINE = {"n": "nano", "s": "small", "m": "medium", "l": "large", "x": "xlarge"}
+
+
+def weights_of_authors(model: str) -> list[str]:
+    """Weights of a registered model that its authors keep at Hugging Face, each with its licence and whether it is
+    gated."""
+    return [_OF_AUTHORS[model]] if model in _OF_AUTHORS else [f"{one} (Apache-2.0)" for one in detectors_of(model)]
 
 
 def detectors_of(model: str) -> list[str]:

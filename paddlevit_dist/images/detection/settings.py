@@ -202,6 +202,8 @@ def _find_unused(given: ConfigView[DetectionSettings]) -> Iterator[Unused]:
         yield Unused(("DATA.LONGEST_SIDE",), "DATA.SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
     if not data.SSD_TRANSFORMS and not data.BATCH_SIDES:
         yield Unused(("DATA.PLAIN_EPOCHS",), "DATA.SSD_TRANSFORMS", "every epoch is plain: {}")
+    elif data.PLAIN_EPOCHS >= given.values.TRAIN.NUM_EPOCHS:
+        yield Unused(("DATA.SSD_TRANSFORMS", "DATA.BATCH_SIDES"), "DATA.PLAIN_EPOCHS", "every epoch is plain: {}")
     if not data.CROP_PROBABILITY:
         yield Unused(
             ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no image is cropped: {}"

@@ -62,7 +62,7 @@ def out_of_memory(text: str) -> str | None:
     found = _ALLOCATION.search(text)
     if found is not None:
         asked, used, free = (_bytes(found[name]) for name in ("asked", "used", "free"))
-        own = _own_bytes()
+        own = device_kinds.reserved_bytes()
         of_others = ""
         if own is not None and used - own > _OF_OTHERS:
             of_others = f", {_size(used - own)} of them not by this process (see nvidia-smi)"
@@ -71,7 +71,7 @@ def out_of_memory(text: str) -> str | None:
             f"in use{of_others} and {_size(free)} free"
         )
     named, plugin = _OF_LIBRARIES.search(text), _OF_PLUGINS.search(text)
-    own = _own_bytes()
+    own = device_kinds.reserved_bytes()
     if plugin is not None and plugin["code"] == _EXHAUSTED:
         holds = "" if own is None else f"; this process holds {_size(own)}"
         return f"out of memory on {paddle.get_device()} (rank {rank()}), by what its plug-in reports{holds}"
@@ -127,11 +127,6 @@ class EmptyingCache(Callback):
     def update_done(self, update: Update) -> None:
         if self._every and (update.step.update + 1) % self._every == 0 and is_on_gpu():
             paddle.device.cuda.empty_cache()
-
-
-def _own_bytes() -> int | None:
-    """Count what this process has taken from its GPU, in bytes; None without one."""
-    return paddle.device.cuda.memory_reserved() if is_on_gpu() else device_kinds.reserved_bytes()
 
 
 def _bytes(text: str) -> float:

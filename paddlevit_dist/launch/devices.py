@@ -201,8 +201,7 @@ def plan_processes(requested: int, gpus: int | None = None, device: str = "auto"
     from ..runtime import device_kinds
 
     seen = count_accelerators() if gpus is None else {device_kinds.GPU: gpus} if gpus else {}
-    kind, notice = device_kinds.choose(device, seen)
-    notices = [line for line in (notice, kind.replaced) if line]
+    kind, notices = device_kinds.choose(device, seen)
     if is_launched():
         return ProcessPlan(int(os.environ.get("PADDLE_LOCAL_SIZE", "1")), kind.name, True, notices)
     number = seen.get(kind.name, 0)

@@ -75,7 +75,7 @@ def _set_flags(flags: dict[str, Any]) -> None:
 def rounds_to_tf32() -> bool:
     """Whether products of float32 on this process's accelerator may round their factors to TF32. Other makers' cards
     than NVIDIA's have such modes that only their libraries know of: they may."""
-    if device_kinds.current().name not in (device_kinds.GPU, device_kinds.CPU):
+    if device_kinds.current().is_other:
         return True
     if os.environ.get(_OVERRIDE) == "0" or not paddle.base.core.get_cublas_switch():
         return False

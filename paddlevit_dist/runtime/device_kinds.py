@@ -1,14 +1,13 @@
-"""The table of devices: what each kind that Paddle knows can do, and what takes its place where it cannot.
+"""The table of devices: what each kind that Paddle knows is called, and what takes the place of what CUDA's GPUs have.
 
-Everything else asks here: no other file names a GPU to Paddle (``tools/device_names.py``, of ``make lint``). A row of
-CUDA's GPUs and of the CPU is what was measured; of the others nobody here has a card, so theirs claim least: what
-Paddle answers for the device itself (memory, half precision), and else the way that needs nothing of it.
+Everything else asks here: no other file names a GPU to Paddle (``tools/device_names.py``, of ``make lint``). Nobody
+here has a card of the other makers: of theirs is used what Paddle answers for the device itself (memory, half
+precision), and else the way that needs nothing of it.
 """
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import paddle
 
@@ -18,55 +17,44 @@ GPU, CPU, AUTO = "gpu", "cpu", "auto"
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True)
-class DeviceKind:
-    """What a kind of device can do.
+class DeviceKind(NamedTuple):
+    """A kind of device.
 
     Attributes:
         name: as ``paddle.set_device`` takes it, and DEVICE.
         noun: what lines for people call one that is a process's.
         visible: the environment variable of its maker that says which of a machine's are seen.
         backend: of Paddle's process groups.
-        queues: the host goes on while it copies (pinned memory) and is told of events, so that a training waits once
-            an update.
-        native_batch_norm: Paddle's ``SyncBatchNorm``.
-        exchanges_float64: its collectives take float64.
     """
 
     name: str
     noun: str
     visible: str
     backend: str = "xccl"  # what Paddle calls the libraries of all makers that are plug-ins: HCCL, CNCL, ECCL ...
-    queues: bool = False
-    native_batch_norm: bool = False
-    exchanges_float64: bool = False
 
     @property
-    def replaced(self) -> str:
-        """What it lacks, or is not known to have, and what is done: a line, empty for GPUs and CPUs."""
-        if self.name in (GPU, CPU):
-            return ""
-        lacking = {
-            "no SyncBatchNorm (ours, by sums over the devices)": self.native_batch_norm,
-            "no float64 in collectives (exchanged by the host)": self.exchanges_float64,
-            "no events (the host waits more often)": self.queues,
-            "no fused attention or biases": False,  # trials of both need CUDA's events
-        }
-        found = ", ".join(text for text, has in lacking.items() if not has)
-        return f"{self.name}: {found}: the same results, slower; see docs/devices.md"
+    def is_other(self) -> bool:
+        """Whether it is an accelerator, and none of CUDA's."""
+        return self.name not in (GPU, CPU)
 
+
+# What another kind lacks, or is not known to have, and what is done.
+_REPLACED = (
+    "no SyncBatchNorm (ours, by sums over the devices), no float64 in collectives (exchanged by the host), no events "
+    "(the host waits more often), no fused attention or biases: the same results, slower; see docs/devices.md"
+)
 
 _KINDS = {
     kind.name: kind
     for kind in (
-        DeviceKind(GPU, "GPU", "CUDA_VISIBLE_DEVICES", "nccl", True, True, True),  # NVIDIA, and Hygon by ROCm
+        DeviceKind(GPU, "GPU", "CUDA_VISIBLE_DEVICES", "nccl"),  # NVIDIA, and Hygon by ROCm
         DeviceKind("xpu", "XPU", "XPU_VISIBLE_DEVICES", "bkcl"),  # Kunlun
         DeviceKind("npu", "NPU", "ASCEND_RT_VISIBLE_DEVICES"),  # Ascend
         DeviceKind("mlu", "MLU", "MLU_VISIBLE_DEVICES"),  # Cambricon
         DeviceKind("gcu", "GCU", "TOPS_VISIBLE_DEVICES"),  # Enflame
         DeviceKind("iluvatar_gpu", "Iluvatar GPU", "CUDA_VISIBLE_DEVICES"),
         DeviceKind("metax_gpu", "MetaX GPU", "MACA_VISIBLE_DEVICES"),
-        DeviceKind(CPU, "CPU process", "", "gloo", exchanges_float64=True),
+        DeviceKind(CPU, "CPU process", "", "gloo"),
     )
 }
 _OTHER_NAMES = {  # of makers and other frameworks
@@ -109,8 +97,8 @@ def count_others() -> dict[str, int]:
     return {kind: number for kind, number in found.items() if number}
 
 
-def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, str]:
-    """The kind of device that a run takes, and a line where there was a choice.
+def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, list[str]]:
+    """The kind of device that a run takes, with lines where there was a choice and on what it lacks.
 
     Args:
         requested: the value of DEVICE, in any case; also a maker's name, "ascend", and "cuda".
@@ -125,17 +113,19 @@ def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, str]:
         told = f", and {visible} says which of them are seen" if visible else ""
         raise UserError(f"DEVICE {requested} (-device): give the kind alone, {name}: -ngpus is how many{told}")
     named = ", ".join(f"{number} {kind}" for kind, number in seen.items())
+    notices = []
     if name == AUTO:
         name = next(iter(seen), CPU)
-        notice = f"device: {name}, of {named} (DEVICE, or -device=, names another)" if len(seen) > 1 else ""
-        return kind_of(name), notice
-    if name != CPU and name not in seen:
+        if len(seen) > 1:
+            notices.append(f"device: {name}, of {named} (DEVICE, or -device=, names another)")
+    elif name != CPU and name not in seen:
         known = f"{name} is not among the kinds of devices" if name not in _KINDS else "there is none"
         raise UserError(
             f"DEVICE {requested} (-device): {known} that this Paddle sees: {named + ' and ' if named else ''}the CPU; "
             f"give {', '.join([AUTO, *seen])} or {CPU}, or install Paddle's build or plug-in for it (docs/devices.md)"
         )
-    return kind_of(name), ""
+    kind = kind_of(name)
+    return kind, [*notices, f"{name}: {_REPLACED}"] if kind.is_other else notices
 
 
 def place_of(device: str) -> Any:
@@ -172,17 +162,9 @@ def _memory(name: str) -> float | None:
     return None if counts is None else counts() / _MIB
 
 
-def empty_cache() -> None:
-    """Give back what this process's allocator keeps of its device's memory and does not use, where Paddle can."""
-    empty = getattr(paddle.device.cuda if current().name == GPU else paddle.device, "empty_cache", None)
-    if current().name != CPU and empty is not None:
-        empty()
-
-
 @functools.cache
 def computes_in(dtype: str) -> bool:
     """Whether this process's device has kernels of "float16" or "bfloat16", as it tells Paddle itself. A GPU of CUDA
     is asked for more (``engine/precision.py``)."""
-    if current().name in (GPU, CPU):
-        return current().name == GPU
-    return bool(getattr(paddle.amp, f"is_{dtype}_supported")())
+    kind = current()
+    return bool(getattr(paddle.amp, f"is_{dtype}_supported")()) if kind.is_other else kind.name == GPU

@@ -346,8 +346,8 @@ def step(checkup: Checkup) -> Finding:
         return Finding(FAILURE, text, mend)
     if not math.isfinite(losses[-1]):
         return Finding(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up")
-    is_probe = bool(checkup.task.takes_weights_of)  # little can be learnt from untrained features, which stay
-    if losses[0] > 0 and not is_probe and min(losses[1:]) > _STAYED * losses[0]:
+    # Little can be learnt from untrained features, which is what frozen layers give here.
+    if losses[0] > 0 and facts["trained"] > 0.5 and min(losses[1:]) > _STAYED * losses[0]:
         mend = "it does not learn: TRAIN.BASE_LR may be far too low or too high; labels; TRAIN.FREEZE?"
         return Finding(FAILURE, text, mend)
     if any(
@@ -386,7 +386,9 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
             break
     memory = max(all_gather(memory_mib() or 0.0))
     if is_main():
-        facts = {"losses": losses, "first": first, "seconds": min(seconds), "memory_mib": memory}
+        sizes = [(one.size, not one.stop_gradient) for one in training.model.parameters()]
+        trained = sum(size for size, is_trained in sizes if is_trained) / sum(size for size, _ in sizes)
+        facts = {"losses": losses, "first": first, "seconds": min(seconds), "memory_mib": memory, "trained": trained}
         Path(target).write_text(json.dumps(facts), encoding="utf-8")
 
 

@@ -36,7 +36,7 @@ from . import resume
 from .checkpointer import Checkpointer
 from .compatibility import require_same_everywhere
 from .evaluation import Evaluation
-from .kept_rows import KeptRows
+from .kept_rows import keep_rows
 from .loop import Loop
 from .model_ema import ModelEma
 from .nan_guard import SkippedUpdates
@@ -152,6 +152,7 @@ class Run:
         with self.heartbeat.at("preparing the training"):
             if not self._is_prepared:
                 self.prepare_training()
+            self.tell_weights_loaded()
             loop = Loop(self)
             with self.until_the_end():
                 if seconds is not None:
@@ -199,14 +200,12 @@ class Run:
         self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.say)
         self.checkpointer = Checkpointer(self)
         self.start = resume.load(self)
-        self.tell_weights_loaded()
         self.updater = self._updater()
         self._is_prepared = True
 
     def tell_weights_loaded(self) -> None:
         """Let the task compute what follows from weights that stay. Every rank must call this."""
-        keep = KeptRows(self.config, self.task, self.heartbeat, self.record.say)
-        self.task.weights_loaded(self.model, self.datasets, keep)
+        self.task.weights_loaded(self.model, self.datasets, functools.partial(keep_rows, self))
 
     def keeps(self, epoch: int) -> bool:
         """Whether the checkpoint of that epoch stays."""

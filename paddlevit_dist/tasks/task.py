@@ -255,11 +255,11 @@ class Task:
     def weights_loaded(
         self, model: paddle.nn.Layer, datasets: Mapping[str, Samples], keep: Callable[..., np.ndarray]
     ) -> None:
-        """Called on every rank once the model has the weights that -pretrained or -resume names, before any sample is
-        read: compute what follows from those of its layers that stay as they are.
+        """Called on every rank once the model has the weights that -pretrained or -resume names, before a training or
+        an evaluation reads any sample: compute what follows from those of its layers that stay as they are.
 
         Args:
-            keep: ``engine.kept_rows.KeptRows``, which computes rows of all samples once.
+            keep: ``engine.kept_rows.keep_rows`` of this run, which computes rows of all samples once.
         """
 
     def check_model(self) -> list[str]:

@@ -10,9 +10,12 @@ from support.runs import events, last_line, refusal, run_main, well
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.data.sampler import TrainingSampler
+from paddlevit_dist.debug.selftest import silent_training
+from paddlevit_dist.images.classification.probes import LinearProbe
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.transforms.crops import GlyphTransform
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.task import Step
 
 MODEL = "MODEL.NAME vit MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2".split()
 DATA = "-dataset=digits -image_size=16 -num_workers=0 DATA.IMAGE_CHANNELS 1 DATA.CROP_PCT 1.0 REPORT False".split()
@@ -160,10 +163,9 @@ def test_features_go_on_where_an_interrupted_run_stopped_and_are_of_these_weight
     array = np.load(train)
     marked = array.copy()
     marked[:128] = 7.0  # as if other rows had been computed: two batches, and half a row behind them
+    np.save(part / "whole.npy", marked)
+    content = (part / "whole.npy").read_bytes()
     name = part / f"{train.stem}.{socket.gethostname()}.part"
-    np.save(name.with_suffix(".npy"), marked)
-    content = name.with_suffix(".npy").read_bytes()
-    name.with_suffix(".npy").unlink()
     name.write_bytes(content[: len(content) - array[128:].nbytes + 30])
 
     ended = well(probe(folder, "knn", "cut", 2))
@@ -176,6 +178,18 @@ def test_features_go_on_where_an_interrupted_run_stopped_and_are_of_these_weight
     paddle.save(other, str(folder / "other.pdparams"))
     well(probe(folder, "knn", "other", 1, f"-pretrained={folder}/other.pdparams"))
     assert len(list((folder / "cache_other").glob("features-train-*.npy"))) == 2
+
+
+def test_a_look_at_a_training_computes_no_features(folder, tmp_path):
+    """That of doctor and -selftest, which takes a few batches: features of all images may take hours."""
+    words = [*DATA, *MODEL, f"-pretrained={folder}/weights.pdparams", f"-output={tmp_path}"]
+    config = load(["-cfg=probe_linear", *words]).values
+    task = LinearProbe(config)
+    run = silent_training(config, task, task.build_dataset("train", tmp_path), tmp_path)
+    batch = next(run.loader.epochs(1, 1))
+    loss = task.train_step(run.model, batch, Step(1, 0, 1))["loss"]
+    assert float(loss.sum) == pytest.approx(loss.count * np.log(10), rel=1e-5)
+    assert not list(tmp_path.rglob("features-*"))
 
 
 def test_a_probe_without_trained_weights_or_neighbours_is_refused(folder):

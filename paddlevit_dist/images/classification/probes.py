@@ -107,19 +107,16 @@ class ProbeMetrics(ClassificationMetrics):
         super().__init__(num_classes, class_names)
         self.kind, self.names, self.best, self._chosen = kind, names, chosen or 0, chosen
         self.each = [ClassificationMetrics(num_classes, class_names) for _ in names]
+        self._join()
 
-    @property
-    def state(self) -> dict[str, Any]:
-        return {f"{key}, {name}": one.state[key] for name, one in zip(self.names, self.each) for key in one.state}
-
-    @state.setter
-    def state(self, _: dict[str, Any]) -> None:
-        """The base class begins with one of its own."""
+    def _join(self) -> None:
+        self.state = {f"{key}, {name}": one.state[key] for name, one in zip(self.names, self.each) for key in one.state}
 
     def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
         """Add a batch: logits (classifiers, batch, classes), labels int64 (batch,)."""
         for one, own in zip(self.each, logits):
             one.update(own, labels)
+        self._join()
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         values = [
@@ -177,14 +174,16 @@ class Probe(Classification):
     ) -> None:
         if self.config.MODEL.PRETRAINED is None and self.config.MODEL.RESUME is None:
             raise UserError("a probe of random weights says nothing: name trained ones with -pretrained=PATH or NAME")
+        backbone: Any = model.backbone
         for split, samples in datasets.items():
             if isinstance(samples, FeatureSamples):
                 samples.features = keep(
-                    split, samples, model.backbone, lambda batch: model.backbone(self.normaliser(batch["images"]))
+                    split,
+                    samples,
+                    backbone,
+                    backbone.embed_dim,
+                    lambda batch: backbone(self.normalise(batch["images"])),
                 )
-
-    def _input(self, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
-        return batch["features"] if "features" in batch else self.normaliser(batch["images"])
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
@@ -230,7 +229,7 @@ class LinearProbe(Probe):
         ]
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
-        logits = model(self._input(batch)).astype("float32")  # (heads, batch, classes)
+        logits = self.logits(model, batch).astype("float32")  # (heads, batch, classes)
         labels, heads = batch["labels"].tile([self.num_heads]), self.num_heads
         losses = F.cross_entropy(logits.flatten(0, 1), labels, reduction="sum")
         # Their mean is told; each layer learns from its own whole loss.
@@ -238,7 +237,8 @@ class LinearProbe(Probe):
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """(heads, batch, classes)."""
-        return model(self._input(batch))
+        is_known = "features" in batch  # else these are a look at a training that does not begin
+        return model(batch["features"] if is_known else self.normalise(batch["images"]))
 
     def build_metrics(self) -> ProbeMetrics:
         names = [f"{rate:g}" for rate in self._rates]

@@ -1,6 +1,7 @@
 """What meters ask of outputs and targets: that they are what is counted, and not something that counts as another."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,15 @@ import paddle
 from ..runtime.errors import UserError
 
 _MOST_CLASSES = 255  # of pixels and voxels, which are counted as uint8, 255 for none
+
+
+@contextlib.contextmanager
+def said_of(what: str) -> Iterator[None]:
+    """What is refused in the block begins with what it is of."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{what}: {error}") from None
 
 
 def require(condition: bool, said: str) -> None:

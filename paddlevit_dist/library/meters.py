@@ -3,9 +3,10 @@
 Each is a thin face over what ``evaluate`` counts with, and gives its numbers.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 import paddle
@@ -15,11 +16,23 @@ from ..engine.confidence import Confidence, intervals_of
 from ..intervals import Interval
 from ..runtime.errors import UserError
 from ..tasks.metrics import Metrics
-from .checks import corners_of, host, label_pair, require, require_classes, require_few, require_parts
+from .checks import corners_of, host, label_pair, require, require_classes, require_few, require_parts, said_of
 
 _RESAMPLES = 1000  # of the bootstrap, as EVALUATION.RESAMPLES has it
 _NO_CLASS = -100  # of points
 OfMeter = TypeVar("OfMeter", bound="Meter")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _named(method: Method) -> Method:
+    """A method of a meter, whose name begins what it refuses."""
+
+    @functools.wraps(method)
+    def call(self: "Meter", *arguments: Any, **options: Any) -> Any:
+        with said_of(type(self).__name__):
+            return method(self, *arguments, **options)
+
+    return cast(Method, call)
 
 
 class Scores(NamedTuple):
@@ -50,20 +63,17 @@ class Meter:
     #: values that the metrics have, and outputs alone do not tell
     unknown: ClassVar[Sequence[str]] = ()
 
+    @_named
     def __init__(self, classes: int | Sequence[str], *, percent: int | None = 95, **options: Any) -> None:
-        kind, is_number = type(self).__name__, isinstance(classes, (int, np.integer))
-        is_known = is_number or (isinstance(classes, Iterable) and not isinstance(classes, str))
-        given: Any = range(int(classes)) if is_number else classes  # type: ignore[arg-type] # a number of numpy's, too
+        given: Any = range(classes) if isinstance(classes, (int, np.integer)) else classes
+        is_known = isinstance(given, Iterable) and not isinstance(given, str)
         names = [str(name) for name in given] if is_known else []
-        if not names or len(set(names)) < len(names):
-            raise UserError(f"{kind}: classes={classes!r}: expected their number, at least 1, or each name once")
-        if percent not in (None, *range(1, 100)):
-            raise UserError(f"{kind}: percent={percent!r}: expected 1 to 99, such as 95, or None for no intervals")
+        is_each_once = 0 < len(names) == len(set(names))
+        require(is_each_once, f"classes={classes!r}: expected their number, at least 1, or each name once")
+        is_percent = percent in (None, *range(1, 100))
+        require(is_percent, f"percent={percent!r}: expected 1 to 99, such as 95, or None for no intervals")
         self._names = names
-        try:
-            self._metrics: Any = self._build(names, **options)
-        except UserError as error:
-            raise UserError(f"{kind}: {error}") from None
+        self._metrics: Any = self._build(names, **options)
         self._settings = names, {name: np.asarray(value).tolist() for name, value in options.items()}
         self._confidence = None if percent is None else Confidence(int(percent), _RESAMPLES)
         self._samples = 0
@@ -84,6 +94,7 @@ class Meter:
         """Count one sample."""
         self._metrics.update(*sample)
 
+    @_named
     def update(self, outputs: Any, targets: Any, indices: Any = None) -> None:
         """Add the samples of a batch.
 
@@ -96,56 +107,53 @@ class Meter:
             UserError: they are not such; nothing was added.
         """
         numbers = self._numbers(outputs, targets, indices)
-        samples = []
-        for found, true, number in zip(outputs, targets, numbers, strict=True):
-            try:
-                samples.append(self._check(found, true))
-            except UserError as error:
-                raise UserError(f"{type(self).__name__}: sample {number}: {error}") from None
-        for number, sample in zip(numbers, samples, strict=True):
-            self._add(number, *sample)
-        self._note(len(numbers), [] if indices is None else numbers)
+        self._count(outputs, targets, numbers)
+        self._samples += len(numbers)
+        self._indices += [] if indices is None else numbers
 
     def _numbers(self, outputs: Any, targets: Any, indices: Any) -> list[int]:
         """Of the samples of a batch, once it is one."""
-        name = type(self).__name__
         for one in (outputs, targets):
-            if isinstance(one, (str, Mapping)) or not hasattr(one, "__len__"):
-                said = f"a {type(one).__name__}, not a batch"
-                raise UserError(f"{name}: this is {said}: update takes lists or arrays with one for each sample")
-        if len(outputs) != len(targets):
-            raise UserError(f"{name}: {len(outputs)} outputs beside {len(targets)} targets")
+            is_batch = hasattr(one, "__len__") and not isinstance(one, (str, Mapping))
+            said = f"this is a {type(one).__name__}, not a batch: update takes lists or arrays with one for each sample"
+            require(is_batch, said)
+        require(len(outputs) == len(targets), f"{len(outputs)} outputs beside {len(targets)} targets")
         if indices is None:
             return [*range(self._samples, self._samples + len(outputs))]
         numbers = host(indices)
-        if numbers.shape != (len(outputs),) or (numbers.size and numbers.dtype.kind not in "iu"):
-            raise UserError(
-                f"{name}: indices of shape {numbers.shape}, {numbers.dtype}: expected a whole number for each of "
-                f"{len(outputs)} samples"
-            )
+        require(
+            numbers.shape == (len(outputs),) and (not numbers.size or numbers.dtype.kind in "iu"),
+            f"indices of shape {numbers.shape}, {numbers.dtype}: expected a whole number for each of {len(outputs)} "
+            "samples",
+        )
         return [int(number) for number in numbers]
 
-    def _note(self, samples: int, indices: Sequence[int]) -> None:
-        self._samples += samples
-        self._indices += indices
+    def _count(self, outputs: Any, targets: Any, numbers: Sequence[int]) -> None:
+        """Count samples once all of them are sound."""
+        samples = []
+        for found, true, number in zip(outputs, targets, numbers, strict=True):
+            with said_of(f"sample {number}"):
+                samples.append(self._check(found, true))
+        for number, sample in zip(numbers, samples, strict=True):
+            self._add(number, *sample)
 
+    @_named
     def merge(self: OfMeter, other: OfMeter) -> OfMeter:
         """Add what another meter of the same settings has counted; returns this one.
 
         Raises:
             UserError: it is of another class, has other classes or options, or is this one.
         """
-        name = type(self).__name__
-        if type(other) is not type(self):
-            raise UserError(f"{name} and {type(other).__name__} cannot be merged: take two of a kind")
-        if other._settings != self._settings:
-            raise UserError(f"{name}: meters of other classes or options cannot be merged")
-        if other is self:
-            raise UserError(f"{name}: a meter cannot be merged with itself, which would count all twice")
+        is_of_kind = type(other) is type(self)
+        require(is_of_kind, f"a {type(other).__name__} cannot be merged with it: take two of a kind")
+        require(other._settings == self._settings, "meters of other classes or options cannot be merged")
+        require(other is not self, "a meter cannot be merged with itself, which would count all twice")
         self._metrics.merge(other._metrics)
-        self._note(other._samples, other._indices)
+        self._samples += other._samples
+        self._indices += other._indices
         return self
 
+    @_named
     def compute(self) -> Scores:
         """The scores of all samples of all processes. Every rank must call this.
 
@@ -154,7 +162,7 @@ class Meter:
         """
         parts = all_gather((self._samples, self._indices))
         given, total = [index for _, own in parts for index in own], sum(samples for samples, _ in parts)
-        self._require_once(np.asarray(given, np.int64), total)
+        _require_once(np.asarray(given, np.int64), total)
         before = sum(samples for samples, _ in parts[: rank()])
         indices = self._indices if given else range(before, before + self._samples)
         values = self._metrics.compute(reduce_dict(self._metrics.state, average=False))
@@ -165,18 +173,16 @@ class Meter:
             {name: interval for name, interval in intervals.items() if name not in self.unknown},
         )
 
-    def _require_once(self, given: np.ndarray, samples: int) -> None:
-        name = type(self).__name__
-        if not samples:
-            raise UserError(f"{name}: nothing was added; call update(outputs, targets) first")
-        if len(given) not in (0, samples):
-            raise UserError(f"{name}: {len(given)} indices of {samples} samples: give one for each, or none")
-        numbers, times = np.unique(given, return_counts=True)
-        if (times > 1).any():
-            raise UserError(
-                f"{name}: sample {numbers[times > 1][0]} was counted {times.max()} times: Paddle's "
-                "DistributedBatchSampler repeats samples; take EvaluationSampler"
-            )
+
+def _require_once(given: np.ndarray, samples: int) -> None:
+    require(samples > 0, "nothing was added; call update(outputs, targets) first")
+    require(len(given) in (0, samples), f"{len(given)} indices of {samples} samples: give one for each, or none")
+    numbers, times = np.unique(given, return_counts=True)
+    if (times > 1).any():
+        raise UserError(
+            f"sample {numbers[times > 1][0]} was counted {times.max()} times: Paddle's DistributedBatchSampler repeats "
+            "samples; take EvaluationSampler"
+        )
 
 
 class Accuracy(Meter):
@@ -189,26 +195,20 @@ class Accuracy(Meter):
 
         return ClassificationMetrics(len(names), names)
 
-    def update(self, outputs: Any, targets: Any, indices: Any = None) -> None:
-        """Add a batch; the arguments are those of every meter."""
-        numbers = self._numbers(outputs, targets, indices)
+    def _count(self, outputs: Any, targets: Any, numbers: Sequence[int]) -> None:
         logits, labels = (one if isinstance(one, paddle.Tensor) else host(one) for one in (outputs, targets))
-        try:
-            require(
-                logits.ndim == 2 and logits.shape[1] == len(self._names),
-                f"outputs of shape {tuple(logits.shape)}: expected (batch, {len(self._names)}), a logit of each class",
-            )
-            require(
-                tuple(labels.shape) in ((len(numbers),), (len(numbers), 1)) and "int" in str(labels.dtype),
-                f"targets of shape {tuple(labels.shape)}, {labels.dtype}: expected whole numbers, one for each sample",
-            )
-            if not isinstance(labels, paddle.Tensor) or labels.place.is_cpu_place():
-                require_classes(host(labels), len(self._names), "targets")
-        except UserError as error:
-            raise UserError(f"{type(self).__name__}: {error}") from None
+        require(
+            logits.ndim == 2 and logits.shape[1] == len(self._names),
+            f"outputs of shape {tuple(logits.shape)}: expected (batch, {len(self._names)}), a logit of each class",
+        )
+        require(
+            tuple(labels.shape) in ((len(numbers),), (len(numbers), 1)) and "int" in str(labels.dtype),
+            f"targets of shape {tuple(labels.shape)}, {labels.dtype}: expected whole numbers, one for each sample",
+        )
+        if not isinstance(labels, paddle.Tensor) or labels.place.is_cpu_place():
+            require_classes(host(labels), len(self._names), "targets")
         tensors = [one if isinstance(one, paddle.Tensor) else paddle.to_tensor(one) for one in (logits, labels)]
         self._metrics.update(tensors[0], tensors[1].reshape([-1]).astype("int64"))
-        self._note(len(numbers), [] if indices is None else numbers)
 
 
 class MeanIoU(Meter):
@@ -264,6 +264,10 @@ class CocoAP(Meter):
         require_parts(found, "output", ["boxes", "scores", "labels", *more])
         require_parts(true, "target", ["boxes", "labels", *more, *(["size"] if more else [])])
         corners, true_corners = corners_of(found["boxes"]), corners_of(true["boxes"])
+        for side, one, number in (("output", found, len(corners)), ("target", true, len(true_corners))):
+            for name in ("scores", "labels", "areas", "is_crowd", "masks"):
+                if (values := one.get(name)) is not None:
+                    require(len(values) == number, f"the {side} has {number} boxes and {len(values)} {name}")
         require(
             bool((true_corners[:, :2] <= true_corners[:, 2:]).all()),
             "a true box ends before it begins: expected corners x0, y0, x1, y1, not x, y, width, height",
@@ -273,17 +277,6 @@ class CocoAP(Meter):
         boxes = as_written(true_corners)
         areas = host(true.get("areas", boxes[:, 2] * boxes[:, 3])).astype(np.float64)
         is_crowd = host(true.get("is_crowd", np.zeros(len(boxes)))).astype(bool)
-        for side, number, values in (
-            ("output", len(corners), {"scores": scores, "labels": labels, "masks": found.get("masks")}),
-            (
-                "target",
-                len(boxes),
-                {"labels": true_labels, "areas": areas, "is_crowd": is_crowd, "masks": true.get("masks")},
-            ),
-        ):
-            for name, value in values.items():
-                if value is not None and len(value) != number:
-                    raise UserError(f"the {side} has {number} boxes and {len(value)} {name}")
         require_classes(labels, len(self._names), "labels of the output")
         require_classes(true_labels, len(self._names), "labels of the target")
         detections = Detections(corners, scores, labels.astype(np.int64), found.get("masks"))

@@ -211,7 +211,7 @@ def test_a_sample_counted_twice_and_nothing_at_all_are_refused():
         pv.MeanIoU(3).compute()
     with pytest.raises(UserError, match="2 indices of 4 samples"):
         meter_of("images", [1, 2], False, meter_of("images", [1, 2])).compute()
-    with pytest.raises(UserError, match="Accuracy and MeanIoU cannot be merged"):
+    with pytest.raises(UserError, match="Accuracy: a MeanIoU cannot be merged with it"):
         pv.Accuracy(3).merge(pv.MeanIoU(3))
 
 

@@ -179,6 +179,11 @@ def is_address(source: Any) -> bool:
     return isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE) is not None
 
 
+def is_fetched(source: Any) -> bool:
+    """Whether ``source`` is an address or a name, whose weights are fetched, rather than a path."""
+    return is_address(source) or address_of(source) is not None
+
+
 def _repository(source: Any) -> str | None:
     """OWNER/REPOSITORY at Hugging Face that ``source`` names, after which ``#sha256=...`` may follow; else None."""
     row = find_published(source)

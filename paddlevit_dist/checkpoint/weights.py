@@ -15,7 +15,7 @@ from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
 from .content import AVERAGED, MODEL, checkpoint_in, intact
 from .download import Copy, silent
-from .published import address_of, is_address, local_weights, similar_names
+from .published import is_fetched, local_weights, similar_names
 from .torch_files import open_torch_file
 from .unpickling import restricted_load
 
@@ -174,7 +174,7 @@ def find_weights_file(path: str | os.PathLike) -> Path:
 def evaluated_weights(source: str | os.PathLike) -> str:
     """Find what ``source`` means where a run's scores are to be reproduced: the averaged weights of a checkpoint that
     has some, the checkpoint that a run's folder means, else ``source`` as it is."""
-    if is_address(source) or address_of(source):
+    if is_fetched(source):
         return str(source)
     checkpoint = checkpoint_in(source)
     averaged = checkpoint / AVERAGED

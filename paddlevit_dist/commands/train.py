@@ -178,11 +178,11 @@ def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], N
         UserError: there are none, they cannot be fetched, or a training that needs some has none.
     """
     from ..checkpoint.finding import existing, holds_any
-    from ..checkpoint.published import PUBLISHED, address_of, is_address
+    from ..checkpoint.published import PUBLISHED, is_fetched
     from ..checkpoint.weights import local_file
 
     def find(source: str) -> None:
-        if fetches == (is_address(source) or address_of(source) is not None):
+        if fetches == is_fetched(source):
             local_file(source, say=say)
 
     model, train = config.MODEL, config.TRAIN

@@ -5,7 +5,7 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
-from ...checkpoint.published import address_of, is_address
+from ...checkpoint.published import is_fetched
 from ...runtime.errors import UserError
 from ...settings import every_run
 from ...settings.key import (
@@ -191,7 +191,7 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, Setting], _: Sequenc
     from ...checkpoint.content import checkpoint_in, read_about  # which need NumPy, and other commands do not
 
     source = values.MODEL.PRETRAINED
-    if source is None or is_address(source) or address_of(source) is not None:
+    if source is None or is_fetched(source):
         return []
     said = (read_about(str(checkpoint_in(source))) or {}).get("settings")
     if not isinstance(said, Mapping) or said.get("TASK") != "classification":

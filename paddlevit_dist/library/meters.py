@@ -247,8 +247,8 @@ class CocoAP(Meter):
 
     An output is a dictionary of "boxes" (n, 4) x0, y0, x1, y1 in pixels, "scores" (n,), "labels" (n,) from 0; a target
     one of "boxes" and "labels", perhaps with "areas" (n,), else those of the boxes, and "is_crowd" (n,). Masks are
-    COCO's run lengths, "masks" of both, with "size", height and width, of the target. Several processes need
-    ``indices``.
+    COCO's run lengths, "masks" of both, with "size", height and width, of the target. Several processes, and meters
+    that are merged, need ``indices``.
     """
 
     def _build(self, names: list[str], masks: bool = False) -> Metrics:
@@ -267,6 +267,7 @@ class CocoAP(Meter):
         for side, one, number in (("output", found, len(corners)), ("target", true, len(true_corners))):
             for name in ("scores", "labels", "areas", "is_crowd", "masks"):
                 if (values := one.get(name)) is not None:
+                    require(hasattr(values, "__len__"), f"the {side}'s {name} are a {type(values).__name__}, no list")
                     require(len(values) == number, f"the {side} has {number} boxes and {len(values)} {name}")
         require(
             bool((true_corners[:, :2] <= true_corners[:, 2:]).all()),

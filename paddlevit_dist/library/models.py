@@ -56,9 +56,9 @@ def create_model(
         UserError: unknown name or option, dimensions that do not fit, or no such weights.
     """
     given, sides = os.fspath(name), image_size if isinstance(image_size, (list, tuple)) else [image_size]
-    if not all(isinstance(side, (int, np.integer)) and side > 0 for side in sides if side is not None):
+    if image_size is not None and not (len(sides) <= 2 and all(_is_whole(side, 1) for side in sides)):
         raise UserError(f"create_model: image_size={image_size!r}: expected a whole number, or (height, width)")
-    if num_classes is not None and not (isinstance(num_classes, (int, np.integer)) and num_classes >= 0):
+    if num_classes is not None and not _is_whole(num_classes, 0):
         raise UserError(f"create_model: num_classes={num_classes!r}: expected a whole number, 0 for features alone")
     if not pretrained:
         model = models.create_model(given, _NUM_CLASSES if num_classes is None else num_classes, image_size, **options)
@@ -70,6 +70,10 @@ def create_model(
     else:
         model = _pretrained(given, pretrained, num_classes, image_size, options)
     return FeatureMaps(model) if features_only else model
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
 
 
 class FeatureMaps(nn.Layer):
@@ -145,16 +149,16 @@ def _pretrained(
     return cast(nn.Layer, model)
 
 
-def _settings_of(name: str, source: str | None, size: int | None) -> RunSettings:
-    """The configuration of a run with a model of this name, which knows what its weights expect."""
+def _settings_of(name: str, source: str | None, model: Any) -> RunSettings:
+    """The configuration of a run with this model of that name, which knows what its weights expect."""
     words = ["-dataset=folder", f"MODEL.NAME={find_name('model', name)}"]
     words += [f"-pretrained={source}"] if source else []
-    return configuration.load([*words, *([f"-image_size={size}"] if size else [])]).values
-
-
-def _side(model: Any) -> int | None:
     sides = getattr(model, "image_size", None)
-    return sides[0] if isinstance(sides, tuple) else None
+    if isinstance(sides, tuple):
+        if sides[0] != sides[1]:
+            raise UserError(f"create_transform makes squares, and {name} was built for {sides[0]} x {sides[1]} pixels")
+        words.append(f"-image_size={sides[0]}")
+    return configuration.load(words).values
 
 
 def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = False) -> "ImageTransform":
@@ -176,7 +180,7 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
         raise UserError(
             f"create_transform: it is not known what {kind} expects: take a model of create_model, or weights"
         )
-    config = _settings_of(*made_of, _side(body)) if isinstance(made_of, tuple) else made_of
+    config = _settings_of(*made_of, body) if isinstance(made_of, tuple) else made_of
     return ImageTransform(config, training)
 
 

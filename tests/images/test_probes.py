@@ -183,7 +183,7 @@ def test_features_go_on_where_an_interrupted_run_stopped_and_are_of_these_weight
 def test_a_look_at_a_training_computes_no_features(folder, tmp_path):
     """That of doctor and -selftest, which takes a few batches: features of all images may take hours."""
     words = [*DATA, *MODEL, f"-pretrained={folder}/weights.pdparams", f"-output={tmp_path}"]
-    config = load(["-cfg=probe_linear", *words]).values
+    config = load(["-cfg=probe_linear", *words, "DATA.CACHE_FOLDER", str(tmp_path)]).values
     task = LinearProbe(config)
     run = silent_training(config, task, task.build_dataset("train", tmp_path), tmp_path)
     batch = next(run.loader.epochs(1, 1))

@@ -238,6 +238,7 @@ WRONG = [  # what would be an error of somebody else's, or a wrong number withou
     (pv.CocoAP, 2, (FOUND, TRUE), "this is a dict, not a batch"),
     (pv.CocoAP, 2, ([TRUE], [TRUE]), "the output is no dictionary of boxes, scores, labels: without scores"),
     (pv.CocoAP, 2, ([{**FOUND, "scores": [1, 1]}], [TRUE]), "the output has 1 boxes and 2 scores"),
+    (pv.CocoAP, 2, ([{**FOUND, "scores": 0.9}], [TRUE]), "the output's scores are a float, no list"),
     (pv.CocoAP, 2, ([{**FOUND, "labels": [2]}], [TRUE]), "labels of the output: class 2 of 2"),
     (pv.CocoAP, 2, ([FOUND], [{**TRUE, "boxes": [[9, 9, 2, 2]]}]), "corners x0, y0, x1, y1, not x, y, width, height"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [9])]}], [SCENE]), "are no indices of 9 points"),

@@ -64,7 +64,9 @@ def test_names_are_found_by_a_pattern():
         ("mixer_b16_224", {"features_only": True}, "MlpMixer has no feature maps"),
         ("resnet18", {"num_classes": -1}, "num_classes=-1: expected a whole number, 0 for features alone"),
         ("resnet18", {"num_classes": "ten"}, "num_classes='ten': expected a whole number"),
+        ("resnet18", {"num_classes": True}, "num_classes=True: expected a whole number"),
         ("resnet18", {"image_size": (0, 32)}, r"image_size=\(0, 32\): expected a whole number, or \(height, width\)"),
+        ("resnet18", {"image_size": (32, 32, 3)}, r"image_size=\(32, 32, 3\): expected a whole number, or"),
     ],
 )
 def test_what_is_not_there_is_one_line(name, options, said):
@@ -102,6 +104,8 @@ def test_a_training_transform_draws_and_a_layer_of_ones_own_has_none(tmp_path):
     Image.fromarray(image).save(tmp_path / "image.png")
     again = pv.create_transform(model)
     np.testing.assert_array_equal(again.pixels(tmp_path / "image.png"), again.pixels(image))
+    with pytest.raises(UserError, match="makes squares, and vit was built for 16 x 32 pixels"):
+        pv.create_transform(pv.create_model("vit", **{**SMALL, "image_size": (16, 32)}))
     with pytest.raises(UserError, match="it is not known what Linear expects"):
         pv.create_transform(paddle.nn.Linear(2, 2))
     with pytest.raises(UserError, match="cannot be read as an image"):

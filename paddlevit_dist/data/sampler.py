@@ -195,22 +195,18 @@ class EvaluationSampler(DistributedBatchSampler):
 
     Batch ``k`` of consecutive indices goes to rank ``k mod world_size``; the last one may be shorter and ranks may
     have different numbers of batches. Paddle's own sampler pads with repeated samples, which changes the result.
-    Samples before ``first`` are left out.
     """
 
-    def __init__(
-        self, dataset, batch_size: int, *, rank: int | None = None, world_size: int | None = None, first: int = 0
-    ) -> None:
+    def __init__(self, dataset, batch_size: int, *, rank: int | None = None, world_size: int | None = None) -> None:
         rank, world_size = _place(rank, world_size)
-        self.first = first
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=False, drop_last=False)
 
     def __len__(self) -> int:
-        return len(range(self.local_rank, -(-(len(self.dataset) - self.first) // self.batch_size), self.nranks))
+        return len(range(self.local_rank, -(-len(self.dataset) // self.batch_size), self.nranks))
 
     def __iter__(self) -> Iterator[list[SampleKey]]:
         stride = self.batch_size * self.nranks
-        for first in range(self.first + self.local_rank * self.batch_size, len(self.dataset), stride):
+        for first in range(self.local_rank * self.batch_size, len(self.dataset), stride):
             last = min(first + self.batch_size, len(self.dataset))
             yield [SampleKey(0, index, 0) for index in range(first, last)]
 

@@ -178,11 +178,7 @@ class Probe(Classification):
         for split, samples in datasets.items():
             if isinstance(samples, FeatureSamples):
                 samples.features = keep(
-                    split,
-                    samples,
-                    backbone,
-                    backbone.embed_dim,
-                    lambda batch: backbone(self.normalise(batch["images"])),
+                    split, samples, backbone, lambda batch: backbone(self.normalise(batch["images"]))
                 )
 
     def eval_step(

@@ -119,14 +119,6 @@ def is_launched() -> bool:
     return "PADDLE_TRAINER_ID" in os.environ
 
 
-def count_accelerators() -> dict[str, int]:
-    """Number of accelerators that Paddle can use, by kind; those of CUDA first, which ``count_gpus`` counts."""
-    from ..runtime import device_kinds
-
-    gpus = count_gpus()
-    return {**({device_kinds.GPU: gpus} if gpus else {}), **device_kinds.count_others()}
-
-
 def count_gpus() -> int:
     """Number of CUDA's GPUs that Paddle can use."""
     from ..runtime import device_kinds
@@ -188,19 +180,19 @@ def default_workers(processes: int, cores: int) -> int:
     return max(0, min(8, cores // processes - 1))
 
 
-def plan_processes(requested: int, gpus: int | None = None, device: str = "auto") -> ProcessPlan:
+def plan_processes(requested: int, device: str = "auto") -> ProcessPlan:
     """Plan this machine's processes from ``NGPUS``: -1 means every visible device, or one process on a CPU.
 
     Args:
         requested: the value of NGPUS, -1 or at least 1.
-        gpus: number of usable GPUs of CUDA; None counts them, and other accelerators.
         device: the value of DEVICE.
     Raises:
         UserError: Paddle sees no such device, or more are requested than are visible.
     """
     from ..runtime import device_kinds
 
-    seen = count_accelerators() if gpus is None else {device_kinds.GPU: gpus} if gpus else {}
+    gpus = count_gpus()
+    seen = {**({device_kinds.GPU: gpus} if gpus else {}), **device_kinds.count_others()}  # CUDA's first
     kind, notices = device_kinds.choose(device, seen)
     if is_launched():
         return ProcessPlan(int(os.environ.get("PADDLE_LOCAL_SIZE", "1")), kind.name, True, notices)

@@ -7,7 +7,7 @@ from support.processes import run_main
 from support.runs import DIGITS, contents, refused
 
 from paddlevit_dist import UserError
-from paddlevit_dist.launch import devices, plan_processes
+from paddlevit_dist.launch import devices
 
 
 def words(value):
@@ -104,15 +104,6 @@ def test_an_output_folder_that_cannot_be_made_is_named(output, tmp_path):
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_more_gpus_than_are_visible_are_refused(monkeypatch):
-    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    with pytest.raises(UserError) as refusal:
-        plan_processes(4, gpus=2)
-    message = str(refusal.value)
-    assert all(part in message for part in ("-ngpus=4", "NGPUS", "2 visible GPU(s)", "CUDA_VISIBLE_DEVICES", "2,3"))
-
-
 @pytest.mark.parametrize("gpus, said", [(0, "0 visible GPU(s) and 2 core(s): give at most 2"), (8, "8 visible GPU(s)")])
 def test_more_processes_than_a_machine_can_have_are_refused_with_what_it_has(gpus, said, monkeypatch):
     monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
@@ -121,8 +112,3 @@ def test_more_processes_than_a_machine_can_have_are_refused_with_what_it_has(gpu
     devices.require_sound_variables(8)
     with pytest.raises(UserError, match=rf"^-ngpus=9999 \(NGPUS\): this machine has {re.escape(said)}"):
         devices.require_sound_variables(9999)
-
-
-def test_every_visible_gpu_or_fewer_are_used_as_asked(monkeypatch):
-    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
-    assert [plan_processes(asked, gpus=2)[:2] for asked in (-1, 1, 2)] == [(2, "gpu"), (1, "gpu"), (2, "gpu")]

@@ -73,6 +73,17 @@ def test_more_than_are_visible_are_refused_with_the_makers_variable(seen, monkey
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "0,3")
     with pytest.raises(UserError, match=r"2 visible NPU\(s\).*ASCEND_RT_VISIBLE_DEVICES \(now: 0,3\)"):
         plan_processes(3)
+    seen(2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    with pytest.raises(UserError, match=r"^-ngpus=4 \(NGPUS\).* 2 visible GPU\(s\).*CUDA_VISIBLE_DEVICES \(now: 2,3\)"):
+        plan_processes(4)
+    assert plan_processes(1) == (1, "gpu", False, [])
+
+
+def test_without_an_accelerator_too_many_processes_are_noticed(seen):
+    seen()
+    plan = plan_processes(1000)
+    assert plan.processes == 1000 and "share" in plan.notices[0]
 
 
 def test_processes_exchange_through_the_library_of_their_devices():

@@ -155,15 +155,6 @@ def test_warnings_that_a_new_process_would_not_show_are_not_shown_in_this_one(mo
         assert len(shown) == 1
 
 
-def test_more_gpus_than_visible_is_the_users_to_mend():
-    from paddlevit_dist.runtime.errors import UserError
-
-    with pytest.raises(UserError, match="-ngpus=5 .* 4 visible"):
-        devices.plan_processes(5, gpus=4)
-    assert devices.plan_processes(-1, gpus=4).processes == 4
-    assert devices.plan_processes(2, gpus=4) == (2, "gpu", False, [])
-
-
 def test_a_single_process_asks_other_systems_for_nothing_that_only_linux_has(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(tuning.platform, "libc_ver", lambda: ("", ""))
@@ -171,12 +162,6 @@ def test_a_single_process_asks_other_systems_for_nothing_that_only_linux_has(mon
     assert devices.cpu_cores() == os.cpu_count()
     assert not [name for name in tuning.environment(1, True, {}) if name.startswith("MALLOC_")]
     tuning.give_back_memory()
-
-
-def test_without_a_gpu_processes_are_asked_for_and_too_many_are_noticed():
-    assert devices.plan_processes(-1, gpus=0).processes == 1
-    plan = devices.plan_processes(1000, gpus=0)
-    assert plan.processes == 1000 and "share" in plan.notices[0]
 
 
 @pytest.mark.parametrize("inherited", [True, False])

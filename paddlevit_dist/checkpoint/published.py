@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..runtime.errors import UserError
 from .download import Copy, find_kept, from_hub, kept_copy, local_copy, silent, small_of_hub
 
-ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
+_ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
 _ENDPOINT = "https://huggingface.co"
 _FILE = "model.safetensors"
 _REPOSITORY = re.compile(r"hf(?:-hub)?:([\w.\-]+/[\w.\-]+)")
@@ -174,14 +174,9 @@ def find_published_for(model: str) -> Published | None:
     return next((row for row in PUBLISHED.values() if row.model == model.lower()), None)
 
 
-def is_address(source: Any) -> bool:
-    """Whether ``source`` is an address rather than a path."""
-    return isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE) is not None
-
-
 def is_fetched(source: Any) -> bool:
     """Whether ``source`` is an address or a name, whose weights are fetched, rather than a path."""
-    return is_address(source) or address_of(source) is not None
+    return _repository(source) is not None or _address_of(source) is not None
 
 
 def _repository(source: Any) -> str | None:
@@ -193,18 +188,16 @@ def _repository(source: Any) -> str | None:
     return found[1] if found else None
 
 
-def address_of(source: Any) -> str | None:
-    """Where the weights called ``source`` are kept, at ``$HF_ENDPOINT`` or ``$MODELSCOPE_ENDPOINT`` if that is set;
-    None if it is not a name."""
-    repository, at_modelscope = _repository(source), _at_modelscope(source, _FILE)
-    if repository is None and at_modelscope is None:
-        return None
-    _, mark, checksum = source.partition("#")
-    return (at_modelscope or f"{_endpoint()}/{repository}/resolve/main/{_FILE}") + mark + checksum
+def _address_of(source: Any) -> str | None:
+    """The address that ``source`` is, or that of the weights at ModelScope that it names; None if it is neither."""
+    if isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE):
+        return source
+    address = _at_modelscope(source, _FILE)
+    return None if address is None else address + "".join(source.partition("#")[1:])
 
 
 def _endpoint() -> str:
-    return (os.environ.get(ENDPOINT_VARIABLE) or _ENDPOINT).rstrip("/")
+    return (os.environ.get(_ENDPOINT_VARIABLE) or _ENDPOINT).rstrip("/")
 
 
 def _at_modelscope(source: Any, file: str) -> str | None:
@@ -226,7 +219,7 @@ def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], N
     """
     repository = _repository(source)
     if repository is None:
-        address = source if is_address(source) else address_of(source)  # of ModelScope
+        address = _address_of(source)
         return None if address is None else local_copy(address, sha256, say=say)
     _, mark, checksum = source.partition("#")
     return from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, say)

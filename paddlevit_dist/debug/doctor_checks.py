@@ -157,8 +157,7 @@ def gpus(checkup: Checkup) -> Finding:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
     if usable:
         return Finding(OK, f"{usable} usable (CUDA_VISIBLE_DEVICES={visible})")
-    others = device_kinds.count_others()
-    if others:
+    if others := device_kinds.count_others():
         text = ", ".join(f"{number} {device_kinds.kind_of(name).noun}(s)" for name, number in others.items())
         return Finding(OK, f"none of CUDA's; {text} usable through Paddle's plug-in (docs/devices.md)")
     if not driver:
@@ -346,8 +345,8 @@ def step(checkup: Checkup) -> Finding:
         return Finding(FAILURE, text, mend)
     if not math.isfinite(losses[-1]):
         return Finding(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up")
-    # Little can be learnt from untrained features, which is what frozen layers give here.
-    if losses[0] > 0 and facts["trained"] > 0.5 and min(losses[1:]) > _STAYED * losses[0]:
+    is_trained = facts["trained"] > 0.5  # else little can be learnt: frozen layers have no trained weights here
+    if losses[0] > 0 and is_trained and min(losses[1:]) > _STAYED * losses[0]:
         mend = "it does not learn: TRAIN.BASE_LR may be far too low or too high; labels; TRAIN.FREEZE?"
         return Finding(FAILURE, text, mend)
     if any(
@@ -386,8 +385,8 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
             break
     memory = max(all_gather(memory_mib() or 0.0))
     if is_main():
-        sizes = [(one.size, not one.stop_gradient) for one in training.model.parameters()]
-        trained = sum(size for size, is_trained in sizes if is_trained) / sum(size for size, _ in sizes)
+        parameters = training.model.parameters()
+        trained = sum(one.size for one in parameters if not one.stop_gradient) / sum(one.size for one in parameters)
         facts = {"losses": losses, "first": first, "seconds": min(seconds), "memory_mib": memory, "trained": trained}
         Path(target).write_text(json.dumps(facts), encoding="utf-8")
 

@@ -49,12 +49,15 @@ def explain_memory(advice: str) -> Iterator[None]:
         if isinstance(error, UserError):
             raise
         text = f"{type(error).__name__}: {error}"
-        said = out_of_memory(text)
-        if said is None and _OF_PLUGINS.search(text):
-            raise DeviceFailure(_failure(text)) from error
-        if said is None:
+        said, plugin = out_of_memory(text), _OF_PLUGINS.search(text)
+        if said is not None:
+            raise UserError(f"{said}; {advice}") from error
+        if plugin is None:
             raise
-        raise UserError(f"{said}; {advice}") from error
+        raise DeviceFailure(
+            f"device {paddle.get_device()} (rank {rank()}) has failed, in a kernel or as a whole: its plug-in reports "
+            f"status {plugin['code']} to Paddle; its driver's log says more, and -resume=auto goes on from a checkpoint"
+        ) from error
 
 
 def out_of_memory(text: str) -> str | None:
@@ -80,15 +83,6 @@ def out_of_memory(text: str) -> str | None:
     holds = "" if own is None else f", of which this process holds {_size(own)}"
     device = paddle.get_device().partition(":")[2] or "0"
     return f"out of memory on GPU {device} (rank {rank()}): a library of CUDA got none ({named[0]}){holds}"
-
-
-def _failure(text: str) -> str:
-    found = _OF_PLUGINS.search(text)
-    assert found is not None
-    return (
-        f"device {paddle.get_device()} (rank {rank()}) has failed, in a kernel or as a whole: its plug-in reports "
-        f"status {found['code']} to Paddle; its driver's log says more, and -resume=auto goes on from a checkpoint"
-    )
 
 
 def of_training(config: RunSettings) -> str:

@@ -85,7 +85,7 @@ def train(
         Stopped: SIGTERM or STOP_AFTER_SECONDS; it is saved, too.
     """
     given = {"epochs": epochs, "data_path": data_path, "output": output, **keys}
-    folder = _run(_words(config, devices, given), training=True)
+    folder = _run(_words(config, devices, given))
     values, intervals, _ = _last_evaluation(folder)
     return TrainedRun(folder, values, intervals, str(folder / "checkpoints" / "last"))
 
@@ -112,7 +112,7 @@ def evaluate(
     source = os.fspath(weights)
     given = {"data_path": data_path, "output": output, "pretrained": source, **keys}
     words = _words(_config_of(source) if config is None else config, devices, given)
-    folder = _run(["-eval", *words], training=False)
+    folder = _run(["-eval", *words])
     return TrainedRun(folder, *_last_evaluation(folder))
 
 
@@ -181,7 +181,7 @@ def _config_of(source: str) -> str:
     return str(found)
 
 
-def _run(words: Sequence[str], training: bool) -> Path:
+def _run(words: Sequence[str]) -> Path:
     """Carry out a command line in this process; returns the output folder."""
     from ..launch import devices, tuning
 
@@ -191,11 +191,10 @@ def _run(words: Sequence[str], training: bool) -> Path:
     if job is not None:
         raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
     devices.require_sound_variables(run.values.NGPUS)
-    processes = run.values.NGPUS
     with (
-        needing_paddle("train" if training else "evaluate"),
-        tuning.environment_of_call(processes, run.values.CPU_TUNING) as notices,
-        _as_before(training, processes == 1),
+        needing_paddle("evaluate" if run.values.EVAL else "train"),
+        tuning.environment_of_call(run.values.NGPUS, run.values.CPU_TUNING) as notices,
+        _as_before(not run.values.EVAL, run.values.NGPUS == 1),
     ):
         folder = carry_out(run, [*devices.drop_stale_variables(), *notices])
     assert folder is not None  # -show_config is refused

@@ -17,7 +17,7 @@ from support.servers import Server, send
 import paddlevit_dist
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, address_of, file_beside, find_published
+from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, file_beside, find_published
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.export.command import load_trained
 from paddlevit_dist.images.classification.task import Classification
@@ -295,4 +295,3 @@ def test_modelscope_is_another_source_with_the_files_beside(weights, tmp_path, m
         assert file_beside("ms:AI/vit", "config.json", is_asked=False) == (beside, "")
         with pytest.raises(UserError, match="ms-none/resolve/master/model.safetensors cannot be fetched: .*404"):
             read_weights("ms:AI/ms-none")
-    assert address_of("ms:AI/vit").endswith("/models/AI/vit/resolve/master/model.safetensors")

@@ -31,6 +31,7 @@ from .task import Classification
 
 _BACKBONE = "backbone."
 _BANK_ROWS = 1 << 16  # that are compared with a batch at a time: 64 x 65,536 similarities are 16 MiB
+_NO_CLASSIFIER = "a probe measures features, and is no classifier: train one, as finetune_pictures does"
 _LEAST_VOTE = 1e-7  # share of a class without a vote, whose loss would be infinite
 
 
@@ -199,12 +200,10 @@ class Probe(Classification):
         return super().figures(samples, records, model)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        raise UserError(
-            "predict: a probe measures features, and is no classifier: train one, as finetune_pictures does"
-        )
+        raise UserError(f"predict: {_NO_CLASSIFIER}")
 
     def export_parts(self) -> ExportParts:
-        raise UserError("export: a probe measures features, and is no classifier: train one, as finetune_pictures does")
+        raise UserError(f"export: {_NO_CLASSIFIER}")
 
 
 class LinearProbe(Probe):

@@ -185,14 +185,14 @@ def test_a_probe_without_trained_weights_or_neighbours_is_refused(folder):
     assert "trains nothing: add -eval" in refusal(probe(folder, "knn", "trains", 1, "EVAL", "False"))
 
 
-@pytest.mark.parametrize("name", ["linear", "knn"])
-def test_weights_by_name_bring_their_network_and_a_run_its_input(name, tmp_path):
-    assert load([f"-cfg=probe_{name}"]).values.MODEL.PRETRAINED == "vit_small_patch14_dinov2.lvd142m"
-    weights = "eva02_small_patch14_336.mim_in22k_ft_in1k"
-    values = load([f"-cfg=probe_{name}", f"-pretrained={weights}"]).values
-    assert (values.MODEL.NAME, values.MODEL.PRETRAINED) == ("eva02_small_patch14_336", weights)
+def test_weights_by_name_bring_their_network_and_a_run_its_input(tmp_path):
     well(run_main("-cfg=vit_digits", f"-output={tmp_path}", "-epochs=1", "-num_workers=0", "REPORT", "False"))
-    loaded = load([f"-cfg=probe_{name}", "-dataset=digits", f"-pretrained={tmp_path}", "MODEL.DEPTH", "2"])
-    model, data = loaded.values.MODEL, loaded.values.DATA
-    assert (model.NAME, model.EMBED_DIM, model.DEPTH, data.IMAGE_SIZE, data.IMAGE_CHANNELS) == ("vit", 96, 2, 16, 1)
-    assert any("network and input of the run" in line for line in loaded.notices)
+    for recipe in ("-cfg=probe_linear", "-cfg=probe_knn"):
+        assert load([recipe]).values.MODEL.PRETRAINED == "vit_small_patch14_dinov2.lvd142m"
+        weights = "eva02_small_patch14_336.mim_in22k_ft_in1k"
+        model = load([recipe, f"-pretrained={weights}"]).values.MODEL
+        assert (model.NAME, model.PRETRAINED) == ("eva02_small_patch14_336", weights)
+        loaded = load([recipe, "-dataset=digits", f"-pretrained={tmp_path}", "MODEL.DEPTH", "2"])
+        model, data = loaded.values.MODEL, loaded.values.DATA
+        assert (model.NAME, model.EMBED_DIM, model.DEPTH, data.IMAGE_SIZE, data.IMAGE_CHANNELS) == ("vit", 96, 2, 16, 1)
+        assert any("network and input of the run" in line for line in loaded.notices)

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from .run import Run
 
 _OF_START = ("PRETRAINED", "PRETRAINED_REQUIRED", "PRETRAINED_PART", "MINIMUM_LOADED", "RESUME")  # not of the network
-Rows: TypeAlias = Callable[[dict[str, Any]], paddle.Tensor]
+Compute: TypeAlias = Callable[[dict[str, Any]], paddle.Tensor]
 
 
 @paddle.no_grad()
-def keep_rows(run: "Run", split: str, samples: Samples, network: paddle.nn.Layer, compute: Rows) -> np.ndarray:
+def keep_rows(run: "Run", split: str, samples: Samples, network: paddle.nn.Layer, compute: Compute) -> np.ndarray:
     """The rows of samples, float32 (samples, channels), memory-mapped. Every rank must call this.
 
     Each is computed once over all ranks, in batches that do not depend on their number. The file is named by the digest
@@ -79,7 +79,7 @@ def _digest(run: "Run", samples: Samples, network: paddle.nn.Layer, precision: E
     return digest.hexdigest()[:16]
 
 
-def _compute(run: "Run", file: BinaryIO | None, split: str, samples: Samples, compute: Rows) -> None:
+def _compute(run: "Run", file: BinaryIO | None, split: str, samples: Samples, compute: Compute) -> None:
     """Compute a batch on each rank at a time, whose rows go to the ``.npy`` file in the samples' order."""
     config, task = run.config, run.task
     size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE

@@ -41,8 +41,8 @@ def evaluate_only(run: Run) -> dict[str, float]:
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
             record.say(line)
-        run.tell_weights_loaded()
         writer = _saved_predictions(run) if config.SAVE_PREDICTIONS or not labelled else None
+        run.tell_weights_loaded()
         run.callbacks.tell("evaluation_started", labelled)
         try:
             with run.heartbeat.at("evaluating"):

@@ -119,8 +119,8 @@ def memory_mib() -> float | None:
 
     Asks the host only, and waits for no device.
     """
-    if (allocated := device_kinds.most_allocated_mib()) is not None:
-        return round(allocated, 1)
+    if (allocated := device_kinds.most_allocated_bytes()) is not None:
+        return round(allocated / 2**20, 1)
     global _looked_at, _seen
     if time.monotonic() - _looked_at > _LOOK_SECONDS:
         spawned = multiprocessing.parent_process() is not None  # then other ranks are children of the same process

@@ -14,7 +14,6 @@ import paddle
 from .errors import UserError
 
 GPU, CPU, AUTO = "gpu", "cpu", "auto"
-_MIB = 1 << 20
 
 
 class DeviceKind(NamedTuple):
@@ -137,16 +136,15 @@ def place_of(device: str) -> Any:
     return kinds[name](int(number or 0)) if name in kinds else paddle.CustomPlace(name, int(number or 0))
 
 
-def most_allocated_mib() -> float | None:
+def most_allocated_bytes() -> int | None:
     """The most that Paddle has had allocated on this process's device at a time; None on a CPU, and where this Paddle
     does not count. Asks the host only."""
     return _memory("max_memory_allocated")
 
 
 def reserved_bytes() -> int | None:
-    """Bytes that this process has taken from its device; None as above."""
-    mib = _memory("memory_reserved")
-    return None if mib is None else int(mib * _MIB)
+    """What this process has taken from its device; None as above."""
+    return _memory("memory_reserved")
 
 
 def accelerator_bytes() -> int:
@@ -154,12 +152,12 @@ def accelerator_bytes() -> int:
     return int(paddle.device.cuda.get_device_properties().total_memory) if current().name == GPU else 0
 
 
-def _memory(name: str) -> float | None:
+def _memory(name: str) -> int | None:
     kind = current()
     if kind.name == CPU:
         return None
     counts = getattr(paddle.device.cuda if kind.name == GPU else paddle.device, name, None)  # 2.6 counts CUDA's only
-    return None if counts is None else counts() / _MIB
+    return None if counts is None else int(counts())
 
 
 @functools.cache

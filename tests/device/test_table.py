@@ -103,7 +103,7 @@ def test_the_cpu_is_taken_on_a_machine_with_gpus_as_if_there_were_none(monkeypat
 
 def test_this_process_computes_on_a_cpu_that_counts_no_memory():
     assert device_kinds.current().name == "cpu" and not is_on_gpu()
-    assert device_kinds.most_allocated_mib() is None and not device_kinds.computes_in("float16")
+    assert device_kinds.most_allocated_bytes() is None and not device_kinds.computes_in("float16")
     assert paddle.to_tensor(1.0, place=device_kinds.place_of("cpu")).place.is_cpu_place()
 
 

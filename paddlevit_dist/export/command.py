@@ -187,7 +187,7 @@ def _of_foreign_weights(source: str, name: str, image_size: Any, in_channels: in
         outline = create_model(name, num_classes=1, **options)
     num_classes = classes_of(outline, weights)
     if num_classes is None:
-        raise UserError(f"export: {path} has no classifier for {name}; a model without classes is not exported")
+        raise UserError(f"export: {path} has no classifier for {name}: is it of another network? One needs classes")
     model = create_model(name, num_classes=num_classes, **options)
     report = load_weights(model, weights, strict=True)
     facts = {**_facts(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
@@ -301,7 +301,7 @@ def export(
                 comment = f"# {one_line(about['model'])}, for PaddleX, which reads inference.* in a folder\n"
                 _write_yaml(folder / f"{path.name}.yml", content, comment)
     except OSError as error:
-        raise UserError(f"export: {output} cannot be written: {why_not_written(error)}") from error
+        raise UserError(f"export: {error.filename2 or output} cannot be written: {why_not_written(error)}") from error
     return difference
 
 
@@ -394,7 +394,8 @@ def _write_together(path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         yield folder
-        for file in sorted(folder.iterdir()):
+        # What a folder stands in the way of comes first, before anything has its place.
+        for file in sorted(folder.iterdir(), key=lambda file: not (path.parent / file.name).is_dir()):
             os.replace(file, path.parent / file.name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -362,10 +362,8 @@ def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_wher
     assert len(samples) == 1 and samples.dataset.image_ids.tolist() == [11]
     assert "2 training images with nothing to learn left out (DATA.KEEP_EMPTY false)" in samples.notices
     assert len(opened(tmp_path, cache)) == 3
-    parts = [
-        opened(tmp_path, cache, "DATA.VAL_FRACTION", "0.4", split=split, is_training=split == "train").dataset
-        for split in ("train", "val")
-    ]
+    part = functools.partial(opened, tmp_path, cache, "DATA.VAL_FRACTION", "0.4")
+    parts = part().dataset, part(split="val", is_training=False).dataset
     assert sorted([*parts[0].image_ids, *parts[1].image_ids]) == [11, 12, 13] and len(parts[1]) == 1
     assert parts[0].is_share and parts[1].is_share and not samples.is_share
     assert not set(parts[0].identities()) & set(parts[1].identities())
@@ -379,12 +377,13 @@ def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_wher
         assert part.read(index)[0].tobytes() == whole.read(position)[0].tobytes()
         assert part.size(index) == (20, 30) and part.describe(index) == whole.describe(position)
     assert part.summary().startswith("2 images, ")
+    write_coco(tmp_path, [annotation(2, 12, [1, 1, 0, 0]), annotation(3, 13, BOX, iscrowd=1)])
+    with pytest.raises(UserError, match="has no object to learn among its 3 train images"):
+        opened(tmp_path, cache)
 
 
 def test_entries_of_one_file_are_held_out_together(tmp_path, cache):
-    images = [
-        {"id": 4 * copy + n, "file_name": f"{n}.png", "height": 4, "width": 4} for copy in (0, 1, 2) for n in range(4)
-    ]
+    images = [{"id": n, "file_name": f"{n % 4}.png", "height": 4, "width": 4} for n in range(12)]  # each thrice
     write_coco(tmp_path, [annotation(1, 1, [0, 0, 2, 2])], images=images)
     for number in range(4):
         write_image(tmp_path / "train2017" / f"{number}.png", 4, 4)

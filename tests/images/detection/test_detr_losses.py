@@ -189,5 +189,5 @@ def test_objects_without_a_query_are_told_once():
     assert criterion.epoch_lines() == []
     criterion.terms(outputs_of(2, 4, QUERIES), targets_of((1, 8, 0, 6), SIZES))
     (line,) = criterion.epoch_lines()
-    assert line.startswith("4 of 15 objects on the first device had no query") and "up to 8" in line
+    assert line.startswith("4 of 15 objects on the first device had no query to find them: an image holds up to 8, and")
     assert "MODEL.NUM_QUERIES is 5" in line and criterion.epoch_lines() == []

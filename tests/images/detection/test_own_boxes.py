@@ -29,20 +29,19 @@ TUNED = f"-cfg={ROOT / 'configs' / 'finetune_boxes.yaml'}"
 def write(folder, layout, has_val):
     """Five images, or four for training and one for validation."""
     if layout == "coco":
-        names = {"train2017": 4, "val2017": 1} if has_val else {"things": 5}
-        for split, number in names.items():
+        for split, number in ({"train2017": 4, "val2017": 1} if has_val else {"things": 5}).items():
             images = [{"id": n, "file_name": f"{n}.png", "height": 20, "width": 30} for n in range(number)]
             for n in range(number):
                 write_image(folder / "images" / f"{n}.png" if not has_val else folder / split / f"{n}.png", 20, 30, n)
-            write_coco(folder, [annotation(1, 0, [2.0, 3.0, 9.0, 8.0])], split, images, "" if has_val else "a.json")
+            objects = [annotation(1 + n, n, [2.0, 3.0, 9.0, 8.0]) for n in range(number)]
+            write_coco(folder, objects, split, images, "" if has_val else "a.json")
     elif layout == "yolo":
         if has_val:
             write_yolo(folder, labels={str(n): BOX for n in range(4)}, names=None)
             write_yolo(folder, "images/val", {"9": BOX}, names=None)
-            (folder / "classes.txt").write_text("cat\n")
         else:
             write_yolo(folder, "", {str(n): BOX for n in range(5)}, names=None)
-            (folder / "classes.txt").write_text("cat\n")
+        (folder / "classes.txt").write_text("cat\n")
     elif has_val:
         write_voc(folder, {"train": ["1", "2", "3", "4"], "val": ["5"]})
     else:

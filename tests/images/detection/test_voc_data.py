@@ -79,8 +79,8 @@ def test_folders_without_lists(tmp_path, cache, annotations, images, split):
     root = tmp_path / "data"
     write_voc(root, {"": ["b", "a"]}, ".jpg", images, annotations)
     (root / "ImageSets" / "Main" / ".txt").unlink()
-    for folder in ("ImageSets/Main", "ImageSets"):
-        (root / folder).rmdir()
+    if images != "images":  # which stay: some programs make folders for lists, and none
+        shutil.rmtree(root / "ImageSets")
     dataset = Voc(str(root), split, cache)
     assert dataset.image_ids.tolist() == [1, 2] and dataset.describe(0).endswith("a.jpg")
     assert dataset.read(0)[0].size == (30, 20)

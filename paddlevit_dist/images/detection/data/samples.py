@@ -91,6 +91,11 @@ def open_samples(
     """
     data = config.DATA
     dataset, notices = open_dataset(config, DetectionDataset, ImagesPart, split, cache_folder)
+    if is_training and not any(dataset.annotations(index).is_learnable.any() for index in range(len(dataset))):
+        raise UserError(
+            f"dataset {data.DATASET} has no object to learn among its {count(len(dataset), f'{split} image')} at "
+            f"{data.DATA_PATH}: expected boxes with an area; are these the files that were annotated?"
+        )
     if is_training and not data.KEEP_EMPTY:
         kept = np.flatnonzero(dataset.learnable())
         left = len(dataset) - len(kept)

@@ -140,7 +140,8 @@ def _part(folder: str, name: str) -> Part | None:
         lists = os.path.join(folder, "ImageSets", "Main")
         lists = lists if os.path.isdir(lists) else os.path.join(folder, "ImageSets")
         images = _first_there(folder, VOC_IMAGES) or folder
-        return Part(annotations, images, lists if os.path.isdir(lists) else None, shown)
+        has_lists = any(file.endswith(".txt") for file in names_in(lists)) if os.path.isdir(lists) else False
+        return Part(annotations, images, lists if has_lists else None, shown)
     if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in names_in(folder)[:50]):
         return Part(folder, folder, None, shown)
     return None

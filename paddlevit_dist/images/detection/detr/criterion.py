@@ -123,7 +123,7 @@ class SetCriterion(Criterion):
         said = []
         if self._left_out:
             said = [
-                f"{self._left_out:,} of {self._seen:,} objects on the first device had no query to find them: a "
+                f"{self._left_out:,} of {self._seen:,} objects on the first device had no query to find them: an "
                 f"image holds up to {self._most:,}, and MODEL.NUM_QUERIES is {self.queries:,}; raise it"
             ]
         self._seen = self._left_out = self._most = 0

@@ -330,7 +330,7 @@ def test_denoising_queries_follow_from_seed_epoch_and_image_alone():
 
 
 def test_denoising_boxes_move_by_up_to_half_a_side_and_negative_ones_farther():
-    noise = ContrastiveNoise(CLASSES, queries=4000, label_share=0.5)
+    noise = ContrastiveNoise(CLASSES, queries=4000)
     box = np.array([[40.0, 45.0, 60.0, 55.0]])  # far from the edges of 100 x 100 pixels
     drawn = noise.draw(box, np.array([2]), (100, 100), np.random.default_rng(0))
     shares = 1 / (1 + np.exp(-drawn.boxes.astype(np.float64))).reshape(4000, 2, 4)

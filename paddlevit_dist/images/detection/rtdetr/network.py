@@ -24,7 +24,7 @@ from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
 from .decoder import Decoder, Found, HeadMlp, Points, classifier
-from .denoising import BATCH_PREFIX, ContrastiveNoise
+from .denoising import PREFIX, ContrastiveNoise
 from .distributions import Bins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
@@ -148,7 +148,7 @@ class RtDetr(Detector):
         outputs = _named(found, extra, None)
         outputs.update(encoder_logits=scores, encoder_boxes=chosen)
         if extra:
-            outputs.update(_named(found, 0, extra, BATCH_PREFIX))
+            outputs.update(_named(found, 0, extra, PREFIX))
         return {"logits": outputs["layer_logits"][-1], "boxes": outputs["layer_boxes"][-1], **outputs}
 
     def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:

@@ -168,7 +168,7 @@ class VarifocalCriterion(SetCriterion):
     def matches(self, heads: Judged, targets: Targets) -> Matches:
         """The assignments of all heads; the one time that the host waits for the device."""
         boxes = relative(targets.boxes.astype(heads.boxes.dtype), targets.sizes)
-        return self.match(heads.logits, heads.boxes, targets.labels, boxes, targets.box_counts)
+        return self.match(heads.logits, heads.boxes, boxes, targets)
 
     def layer_sums(self, outputs: Outputs, heads: Judged, targets: Targets, matches: Matches) -> Sums:
         """Sums over the batch of each part: ``class``, ``box``, ``giou`` and ``iou`` (heads,), and those with

@@ -23,7 +23,7 @@ from ..detr.transformer import xavier
 from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
-from .decoder import Decoder, Found, HeadMlp, Points, classifier
+from .decoder import Decoder, HeadMlp, Points, classifier
 from .denoising import PREFIX, ContrastiveNoise
 from .distributions import Bins
 from .encoder import HybridEncoder
@@ -101,7 +101,7 @@ class RtDetr(Detector):
         self.side_multiple = self.backbone.feature_strides[feature_levels[-1]]
         self.encoder_input_proj = nn.LayerList([_projection(width, encoder_dim) for width in widths])
         attention = (encoder_layers, encoder_heads, encoder_feedforward)
-        self.encoder = HybridEncoder(encoder_dim, levels, [levels - 1], *attention, blocks, expansion, is_fine)
+        self.encoder = HybridEncoder(encoder_dim, levels, *attention, blocks, expansion, is_fine)
         is_wide = not (is_fine and encoder_dim == embed_dim)
         self.decoder_input_proj = nn.LayerList(
             [_projection(encoder_dim, embed_dim) if is_wide else nn.Identity() for _ in widths]
@@ -111,7 +111,7 @@ class RtDetr(Detector):
         numbers = (points,) * levels if isinstance(points, int) else tuple(points)
         if len(numbers) != levels:
             raise UserError(f"points {list(numbers)} are of {len(numbers)} maps, and there are {levels}: change them")
-        of_decoder = embed_dim, num_heads, feedforward, decoder_layers, Points(numbers, is_discrete=is_discrete), 1
+        of_decoder = embed_dim, num_heads, feedforward, decoder_layers, Points(numbers, is_discrete)
         self.decoder = FineDecoder(*of_decoder, Bins(bins, up, reg_scale)) if is_fine else Decoder(*of_decoder)
         self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
         self.reset_classifier(num_classes)
@@ -145,10 +145,9 @@ class RtDetr(Detector):
             content = paddle.concat([own.astype(content.dtype), content], axis=1)
             begin = paddle.concat([denoising.boxes.astype(starts.dtype), begin], axis=1)
         found = self.decoder(content, begin, memory, grids, blocked)
-        outputs = _named(found, extra, None)
-        outputs.update(encoder_logits=scores, encoder_boxes=chosen)
+        outputs = {**_of_queries(found, extra, None), "encoder_logits": scores, "encoder_boxes": chosen}
         if extra:
-            outputs.update(_named(found, 0, extra, PREFIX))
+            outputs.update({PREFIX + name: part for name, part in _of_queries(found, 0, extra).items()})
         return {"logits": outputs["layer_logits"][-1], "boxes": outputs["layer_boxes"][-1], **outputs}
 
     def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:
@@ -224,15 +223,12 @@ class RtDetr(Detector):
         return list(self.decoder.layers)
 
 
-def _named(found: Found, begin: int, end: int | None, prefix: str = "") -> Outputs:
-    """The outputs for the criterion, of the queries from ``begin`` to ``end``."""
-    outputs = {}
-    for name, value in zip(Found._fields, found):  # Paddle 2.6 cannot write down _asdict
-        if value is not None:
-            is_of_all = name in ("logits", "boxes", "corners")
-            part = value[:, :, begin:end] if is_of_all else value[:, begin:end]
-            outputs[f"{prefix}layer_{name}" if is_of_all else prefix + name] = part
-    return outputs
+def _of_queries(found: Outputs, begin: int, end: int | None) -> Outputs:
+    """What a decoder says of the queries from ``begin`` to ``end``."""
+    return {
+        name: value[:, :, begin:end] if name.startswith("layer_") else value[:, begin:end]
+        for name, value in found.items()
+    }
 
 
 def _projection(inputs: int, outputs: int) -> nn.Sequential:
@@ -241,30 +237,26 @@ def _projection(inputs: int, outputs: int) -> nn.Sequential:
     )
 
 
-def _centres(grids: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Boxes of the cells of all maps, float64 (cells, 4), as shares."""
-    boxes = []
+def _cells(grids: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes of the cells of all maps, float64 (cells, 4), as shares; and which may be chosen, bool (cells, 1)."""
+    parts = []
     for level, (height, width) in enumerate(grids):
         rows, columns = np.meshgrid(np.arange(height) + 0.5, np.arange(width) + 0.5, indexing="ij")
         side = np.full(rows.size, _ANCHOR * 2.0**level)
-        boxes.append(np.stack([columns.ravel() / width, rows.ravel() / height, side, side], axis=1))
-    return np.concatenate(boxes)
-
-
-def _is_inside(boxes: np.ndarray) -> np.ndarray:
-    """bool (cells, 1)."""
-    return ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True)
+        parts.append(np.stack([columns.ravel() / width, rows.ravel() / height, side, side], axis=1))
+    boxes = np.concatenate(parts)
+    return boxes, ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True)
 
 
 def _inside(grids: Sequence[tuple[int, int]]) -> np.ndarray:
     """1 for cells that may be chosen, else 0, float32 (1, cells, 1)."""
-    return _is_inside(_centres(grids)).astype(np.float32)[None]
+    return _cells(grids)[1].astype(np.float32)[None]
 
 
 def _anchors(grids: Sequence[tuple[int, int]]) -> np.ndarray:
     """Before the sigmoid; those at the border so large that the sigmoid is 1."""
-    boxes = _centres(grids)
-    return np.where(_is_inside(boxes), np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)
+    boxes, is_inside = _cells(grids)
+    return np.where(is_inside, np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)
 
 
 def _backbone(name: str, options: dict[str, Any]) -> Model:

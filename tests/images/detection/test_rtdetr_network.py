@@ -8,6 +8,7 @@ from paddlevit_dist.images.detection.detector import Targets
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
 from paddlevit_dist.models import create_model, list_models
+from paddlevit_dist.runtime.errors import UserError
 
 from .small_detr import default_dtype, objects_of
 
@@ -103,6 +104,27 @@ def test_queries_see_no_denoising_queries_but_their_own_group(name):
         is_same = groups == groups[:, 4:5]
         assert (apart[is_same] > 1e-9).all() and (apart[~is_same] < 1e-10).all()
         assert is_same.sum(axis=1).tolist() == [4, 2] and apart.shape[1] == 12
+
+
+@pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "convnext_tiny", "resnet18"])
+def test_another_backbone_takes_images_of_any_size_and_no_options_of_the_usual_one(name):
+    network = create_model("rtdetr_r18vd", num_classes=CLASSES, backbone=name, num_queries=20)
+    network.eval()
+    with paddle.no_grad():
+        assert network(paddle.zeros([1, 3, 96, 64]))["boxes"].shape == [1, 20, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"backbone": "vit_tiny_patch16_224"}, "strides 16, 16, 16, and RT-DETR fuses"),
+        ({"feature_levels": (-5, -1)}, "has 4 feature maps: feature_level -5 is none of them"),
+        ({"backbone": "mixer_s16_224"}, "has no feature maps: take a ResNet"),
+    ],
+)
+def test_maps_that_cannot_be_fused_are_refused(options, said):
+    with pytest.raises(UserError, match=said):
+        create_model("rtdetr_r18vd", num_classes=CLASSES, **options)
 
 
 @pytest.mark.parametrize("name", ["rtdetr_r50vd", "dfine_l"])

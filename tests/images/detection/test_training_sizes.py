@@ -37,7 +37,9 @@ def test_a_side_follows_from_seed_and_update_alone():
 
 def test_a_run_that_is_all_plain_epochs_says_that_its_sides_are_not_read():
     plain = settings.load([*WORDS, "DATA.PLAIN_EPOCHS", "3", "TRAIN.NUM_EPOCHS", "3"])
-    lines = [line for line in plain.notices if line.endswith("every epoch is plain: DATA.PLAIN_EPOCHS 3 (command line)")]
+    lines = [
+        line for line in plain.notices if line.endswith("every epoch is plain: DATA.PLAIN_EPOCHS 3 (command line)")
+    ]
     assert lines and lines[-1].startswith(f"DATA.BATCH_SIDES {SIDES} (command line): no effect: ")
     one_is_not = settings.load([*WORDS, "DATA.PLAIN_EPOCHS", "3", "TRAIN.NUM_EPOCHS", "4"])
     assert not [line for line in one_is_not.notices if "every epoch is plain" in line]

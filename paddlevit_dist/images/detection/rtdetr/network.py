@@ -12,12 +12,21 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....models import create_model, model_options
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant
 from ....tasks.model import Model
 from ...models.layers import Conv2D, LayerNorm
-from ..detector import Best, Detector, Outputs, Targets, corners_of_best, single_or_double, without_gradient
+from ..detector import (
+    Best,
+    Detector,
+    Outputs,
+    Targets,
+    backbone_of,
+    corners_of_best,
+    options_of,
+    single_or_double,
+    without_gradient,
+)
 from ..detr.criterion import solver
 from ..detr.transformer import xavier
 from ..variants import RTDETR
@@ -33,7 +42,6 @@ from .fine_decoder import FineDecoder
 _EPSILON = 1e-5
 _ANCHOR = 0.05  # side of the boxes of the finest map's cells; twice as large on each further map
 _EDGE = 0.01  # anchors nearer to the border are not taken
-_OF_BACKBONE = ("frozen_batch_norm", "frozen_stages")
 
 
 class RtDetr(Detector):
@@ -95,10 +103,16 @@ class RtDetr(Detector):
     ):
         super().__init__()
         fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
-        self.backbone = _backbone(backbone, {**fixed, **(backbone_options or {})})
+        self.backbone = backbone_of(backbone, fixed, backbone_options, feature_levels)
         self.feature_levels, self.in_channels, levels = tuple(feature_levels), 3, len(feature_levels)
         widths = [self.backbone.feature_channels[level] for level in feature_levels]
-        self.side_multiple = self.backbone.feature_strides[feature_levels[-1]]
+        strides = [self.backbone.feature_strides[level] for level in feature_levels]
+        if any(after != 2 * before for before, after in zip(strides, strides[1:])):
+            raise UserError(
+                f"backbone '{backbone}' has maps of strides {', '.join(map(str, strides))}, and RT-DETR fuses maps of "
+                "which each is half as large as the one before: take a ResNet, for example, or a ViT with a pyramid"
+            )
+        self.side_multiple = strides[-1]
         self.encoder_input_proj = nn.LayerList([_projection(width, encoder_dim) for width in widths])
         attention = (encoder_layers, encoder_heads, encoder_feedforward)
         self.encoder = HybridEncoder(encoder_dim, levels, *attention, blocks, expansion, is_fine)
@@ -115,6 +129,10 @@ class RtDetr(Detector):
         self.decoder = FineDecoder(*of_decoder, Bins(bins, up, reg_scale)) if is_fine else Decoder(*of_decoder)
         self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
         self.reset_classifier(num_classes)
+
+    @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
+        return super().build(name, num_classes, image_size, **options_of(cls.variants.get(name, {}), options))
 
     @classmethod
     def criterion(
@@ -257,11 +275,3 @@ def _anchors(grids: Sequence[tuple[int, int]]) -> np.ndarray:
     """Before the sigmoid; those at the border so large that the sigmoid is 1."""
     boxes, is_inside = _cells(grids)
     return np.where(is_inside, np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)
-
-
-def _backbone(name: str, options: dict[str, Any]) -> Model:
-    """The backbone, with those of ``options`` that it has."""
-    known = model_options(name).defaults
-    return create_model(
-        name, num_classes=0, **{key: value for key, value in options.items() if key in known or key not in _OF_BACKBONE}
-    )

@@ -104,6 +104,8 @@ def test_joint_projections_are_divided_along_their_outputs(prefix, layout):
     convert = key_names.from_paddle_detection if is_paddle else key_names.from_authors
     state = {f"{prefix}.self_attn.in_proj_weight": weight.T if is_paddle else weight}
     state[f"{prefix}.self_attn.in_proj_bias"] = bias
+    damaged = {"encoder.encoder.0.layers.0.self_attn.in_proj_bias": np.ones(10)}
+    assert len(key_names.from_authors(damaged)) == 1  # is told with all others that do not fit
     found = convert(state)
     for position, part in enumerate(("q_proj", "k_proj", "v_proj")):
         name = f"model.encoder.aifi.0.layers.0.self_attn.{part}"

@@ -30,21 +30,9 @@ from ..detector import (
 )
 from ..variants import DETR
 from .criterion import SetCriterion, solver
-from .transformer import Anchors, AtPoints, Cells, Transformer, cells_of, sine_embedding
+from .transformer import Anchors, AtPoints, Cells, HeadMlp, Transformer, cells_of, sine_embedding
 
 _MASKED = -1e9  # exp(-1e9) is 0 in every precision
-
-
-class BoxHead(nn.Layer):
-    """Three linear layers with ReLUs between them."""
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.layers = nn.LayerList([dense(dim, dim), dense(dim, dim), dense(dim, 4)])
-
-    def forward(self, x):
-        first, second, last = self.layers
-        return last(F.relu(second(F.relu(first(x)))))  # (..., 4)
 
 
 class Detr(Detector):
@@ -113,7 +101,7 @@ class Detr(Detector):
         self.transformer = Transformer(embed_dim, num_heads, feedforward, dropout, encoder_layers, decoder_layers)
         start = AtPoints() if anchors else nn.initializer.Normal(0.0, 1.0)
         self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=paddle.ParamAttr(initializer=start))
-        self.bbox_embed = BoxHead(embed_dim)
+        self.bbox_embed = HeadMlp(embed_dim, embed_dim, 4, 3)
         self.anchors = Anchors(num_queries) if anchors else None
         self.embed_dim = embed_dim
         self.reset_classifier(num_classes)

@@ -18,8 +18,8 @@ from paddle.nn import functional as F
 from ....runtime.transfers import constant
 from ...models.attention import head_dim
 from ...models.layers import LayerNorm, Linear
-from ..detector import Outputs, dense, single_or_double, without_gradient, zeros
-from ..detr.transformer import xavier
+from ..detector import Outputs, single_or_double, without_gradient, zeros
+from ..detr.transformer import HeadMlp, xavier
 from .deformable import PointSampling, Sizes
 from .encoder import Attention, Mlp
 
@@ -39,23 +39,6 @@ class Points(NamedTuple):
 
     numbers: tuple[int, ...]
     is_discrete: bool = False
-
-
-class HeadMlp(nn.Layer):
-    """Linear layers with ReLUs between them; the last begins at zero if it ``starts_at_zero``."""
-
-    def __init__(self, inputs: int, hidden: int, outputs: int, layers: int, starts_at_zero: bool = False):
-        super().__init__()
-        dims = [inputs, *[hidden] * (layers - 1), outputs]
-        self.layers = nn.LayerList([dense(before, after) for before, after in zip(dims, dims[1:])])
-        if starts_at_zero:
-            for parameter in self.layers[-1].parameters():
-                nn.initializer.Constant(0.0)(parameter)
-
-    def forward(self, x):
-        for layer in self.layers[:-1]:
-            x = F.relu(layer(x))
-        return self.layers[-1](x)
 
 
 class DeformableAttention(nn.Layer):

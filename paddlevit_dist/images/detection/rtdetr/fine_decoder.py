@@ -10,7 +10,8 @@ from paddle.nn import functional as F
 
 from ....runtime.transfers import constant
 from ..detector import Outputs, single_or_double, without_gradient
-from .decoder import DecoderLayer, HeadMlp, Points, before_sigmoid, classifier
+from ..detr.transformer import HeadMlp
+from .decoder import DecoderLayer, Points, before_sigmoid, classifier
 from .deformable import Sizes
 from .distributions import Bins
 

@@ -28,11 +28,11 @@ from ..detector import (
     without_gradient,
 )
 from ..detr.criterion import solver
-from ..detr.transformer import xavier
+from ..detr.transformer import HeadMlp, xavier
 from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
-from .decoder import Decoder, HeadMlp, Points, classifier
+from .decoder import Decoder, Points, classifier
 from .denoising import PREFIX, ContrastiveNoise
 from .distributions import Bins
 from .encoder import HybridEncoder

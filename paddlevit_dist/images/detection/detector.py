@@ -91,6 +91,8 @@ class Criterion:
 
     #: names of the normalisers that ``counts`` returns; a term of another name brings its own count
     count_names: tuple[str, ...] = ()
+    #: whether ``terms`` exchanges sums with the other ranks, which must call it together
+    communicates: bool = False
     #: how the denoising queries of a batch are drawn; None: it has none
     noise: "ContrastiveNoise | None" = None
 
@@ -132,6 +134,8 @@ class Detector(Model):
     has_no_object: ClassVar[bool] = True
     #: the sides of images that it takes are multiples of this
     side_multiple: int = 1
+    #: whether images of a training may be padded
+    takes_padding: ClassVar[bool] = True
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
     #: whether ``forward`` of images alone and ``best`` are functions of tensors, which can be exported

@@ -47,6 +47,7 @@ class FineCriterion(VarifocalCriterion):
         options: as ``VarifocalCriterion`` takes them.
     """
 
+    communicates = True
     parts = ("class", "box", "giou", "fine")  # all but the first over pairs of the union
 
     def __init__(

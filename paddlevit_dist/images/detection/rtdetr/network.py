@@ -67,6 +67,7 @@ class RtDetr(Detector):
 
     is_exportable = True
     has_no_object = False
+    takes_padding = False  # boxes would be shares of the padded image
     variants = RTDETR
     coco_outputs = 80
     key_maps = key_names.RTDETR

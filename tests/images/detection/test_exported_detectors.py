@@ -157,18 +157,7 @@ def trained(tmp_path_factory):
 
 
 SHAPES = [f"-cfg={ROOT / 'configs' / 'rtdetr_shapes.yaml'}", "-ngpus=1", "-epochs=1", "DATA.NUM_WORKERS", "0"]
-SHAPES += [
-    "DATA.SHAPES.TRAIN",
-    "480",
-    "DATA.SHAPES.VAL",
-    "40",
-    "TRAIN.WARMUP_STEPS",
-    "5",
-    "DATA.BATCH_SIZE",
-    "4",
-    "VALIDATE_FREQ",
-    "1",
-]
+SHAPES += "DATA.SHAPES.TRAIN 480 DATA.SHAPES.VAL 40 TRAIN.WARMUP_STEPS 5 DATA.BATCH_SIZE 4 VALIDATE_FREQ 1".split()
 
 
 def evaluated(folder, name, *words):
@@ -280,17 +269,12 @@ def test_another_makers_file_of_the_same_inputs_and_outputs_is_scored(label, tmp
         helper.make_node("Cast", ["nothing"], ["none"], to=TensorProto.INT64),
         helper.make_node("Add", ["none", "label"], ["labels"]),
     ]
+    shapes = {"images": [3, 48, 48], "orig_target_sizes": [2], "scores": [2], "boxes": [2, 4], "labels": [2]}
     values = {
         name: helper.make_tensor_value_info(
             name, TensorProto.INT64 if name[0] in "lo" else TensorProto.FLOAT, [3, *shape]
         )
-        for name, *shape in [
-            ("images", 3, 48, 48),
-            ("orig_target_sizes", 2),
-            ("scores", 2),
-            ("boxes", 2, 4),
-            ("labels", 2),
-        ]
+        for name, shape in shapes.items()
     }
     inputs = [values.pop("images"), values.pop("orig_target_sizes")]
     tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]

@@ -115,17 +115,13 @@ def test_joint_projections_are_divided_along_their_outputs(prefix, layout):
 
 
 def test_what_can_be_computed_is_left_out():
-    state = [
-        "decoder.anchors",
-        "decoder.valid_mask",
-        "decoder.decoder.up",
-        "encoder.lateral_convs.0.norm.num_batches_tracked",
-    ]
+    state = (
+        "decoder.anchors decoder.valid_mask decoder.decoder.up encoder.lateral_convs.0.norm.num_batches_tracked".split()
+    )
     state += ["decoder.decoder.layers.0.cross_attn.num_points_scale"]
     assert key_names.from_authors({name: np.ones(2) for name in state}) == {}
-    assert (
-        key_names.from_huggingface({"class_embed.0.weight": np.ones(2), "bbox_embed.0.layers.0.bias": np.ones(2)}) == {}
-    )
+    heads = {"class_embed.0.weight": np.ones(2), "bbox_embed.0.layers.0.bias": np.ones(2)}
+    assert key_names.from_huggingface(heads) == {}
 
 
 def test_paddle_detections_embedding_of_classes_gets_its_row_of_zeros():

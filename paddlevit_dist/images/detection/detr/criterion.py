@@ -140,7 +140,9 @@ class SetCriterion(Criterion):
         labels, wanted = targets.labels, relative(targets.boxes.astype(boxes.dtype), targets.sizes)
         matches = self.match(logits, boxes, wanted, targets)
         objects, queries, share = self._on_device(matches, boxes.shape[2])
-        classes = self._classes(labels, objects).reshape(list(matches.object_of.shape))
+        nothing = paddle.full([labels.shape[0], 1], self.num_classes, dtype=labels.dtype)
+        table = paddle.concat([labels, nothing], axis=1)  # (N, M + 1)
+        classes = paddle.gather(table.flatten(), objects).reshape(list(matches.object_of.shape))
         weights = paddle.where(
             classes == self.num_classes,
             paddle.full_like(classes, self.no_object_weight, dtype=logits.dtype),
@@ -222,12 +224,6 @@ class SetCriterion(Criterion):
         arrays = (array.ravel().astype(np.float64) for array in (objects, rows, matches.weight_of))  # exact
         *places, weights = to_device_together(*arrays)
         return [*(place.astype("int64") for place in places), weights]
-
-    def _classes(self, labels: paddle.Tensor, objects: paddle.Tensor) -> paddle.Tensor:
-        """The class that each query is to have, int64, in the order of its object's place."""
-        nothing = paddle.full([labels.shape[0], 1], self.num_classes, dtype=labels.dtype)
-        table = paddle.concat([labels, nothing], axis=1)  # (N, M + 1)
-        return paddle.gather(table.flatten(), objects)
 
 
 class Matches(NamedTuple):

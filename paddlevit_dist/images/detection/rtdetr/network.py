@@ -32,12 +32,11 @@ from ..detr.transformer import HeadMlp, xavier
 from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
-from .decoder import Decoder, Points, classifier
+from .decoder import Decoder, FineDecoder, Points, classifier
 from .denoising import PREFIX, ContrastiveNoise
 from .distributions import Bins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
-from .fine_decoder import FineDecoder
 
 _EPSILON = 1e-5
 _ANCHOR = 0.05  # side of the boxes of the finest map's cells; twice as large on each further map

@@ -16,7 +16,7 @@ from ....tasks.task import Term
 from ..boxes import corners, generalised_iou, iou, relative
 from ..detector import Outputs, Targets, single_or_double
 from ..detr.criterion import Matches, SetCriterion
-from .denoising import PREFIX, ContrastiveNoise, DenoisingQueries
+from .denoising import PREFIX, ContrastiveNoise
 
 AUXILIARY, DENOISING = "_auxiliary", "_denoising"
 _GAMMA, _MATCHING_ALPHA, _LEAST = 2.0, 0.25, 1e-8  # of the focal cost
@@ -58,6 +58,7 @@ class Truth:
         labels, boxes = targets.labels, relative(targets.boxes.astype(dtype), targets.sizes)
         nothing = paddle.full([images, 1], none, dtype=labels.dtype)
         self._labels, self._none = paddle.concat([labels, nothing], axis=1).flatten(), none
+        self._denoising = targets.denoising
         self._boxes = paddle.concat([boxes, paddle.zeros([images, 1, 4], dtype=dtype)], axis=1).reshape([-1, 4])
 
     def rows(self, objects: np.ndarray) -> np.ndarray:
@@ -70,8 +71,15 @@ class Truth:
         boxes = paddle.gather(self._boxes, rows.flatten()).reshape([*rows.shape, 4])
         return Wanted(classes, boxes, (classes < self._none).astype(boxes.dtype))
 
-    def of_denoising(self, queries: DenoisingQueries) -> tuple["Wanted", paddle.Tensor]:
-        """What is asked of denoising queries, and their weights (N, D)."""
+    def of_denoising(self) -> tuple["Wanted", paddle.Tensor]:
+        """What is asked of denoising queries, and their weights (N, D).
+
+        Raises:
+            ValueError: the batch was collated without.
+        """
+        queries = self._denoising
+        if queries is None:
+            raise ValueError("a batch for a network that learns from denoising queries has none: see Targets.denoising")
         images = paddle.arange(queries.objects.shape[0], dtype=queries.objects.dtype).unsqueeze(1)
         return self.of(queries.objects + (self.most + 1) * images), queries.weights.astype(self._boxes.dtype)
 
@@ -177,7 +185,7 @@ class VarifocalCriterion(SetCriterion):
         wanted = truth.of(to_device(truth.rows(matches.object_of)))
         sums = {**self.class_sums(heads, wanted), **box_sums(heads.boxes, wanted)}
         if self.noise:
-            wanted, weights = truth.of_denoising(queries_of(targets))
+            wanted, weights = truth.of_denoising()
             heads = judged(outputs, prefix=PREFIX)
             found = {**self.class_sums(heads, wanted, weights), **box_sums(heads.boxes, wanted, weights)}
             sums.update({name + DENOISING: value for name, value in found.items()})
@@ -212,14 +220,3 @@ def box_sums(boxes: paddle.Tensor, wanted: Wanted, weights: paddle.Tensor | None
     distance = (boxes - wanted.boxes).abs().sum(axis=-1) * share  # (L, N, Q)
     overlap = (1.0 - generalised_iou(corners(boxes), corners(wanted.boxes))) * share
     return {"box": distance.sum(axis=[1, 2]), "giou": overlap.sum(axis=[1, 2])}
-
-
-def queries_of(targets: Targets) -> DenoisingQueries:
-    """The denoising queries of a batch.
-
-    Raises:
-        ValueError: it was collated without.
-    """
-    if targets.denoising is None:
-        raise ValueError("a batch for a network that learns from denoising queries has none: see Targets.denoising")
-    return targets.denoising

@@ -15,18 +15,7 @@ from ....tasks.task import Term
 from ..boxes import corners, iou
 from ..detector import Outputs, Targets, single_or_double
 from ..detr.criterion import Matches
-from .criterion import (
-    AUXILIARY,
-    DENOISING,
-    Judged,
-    Sums,
-    Truth,
-    VarifocalCriterion,
-    Wanted,
-    box_sums,
-    judged,
-    queries_of,
-)
+from .criterion import AUXILIARY, DENOISING, Judged, Sums, Truth, VarifocalCriterion, Wanted, box_sums, judged
 from .denoising import PREFIX
 from .distributions import Bins, bin_entropy, distillation
 
@@ -99,7 +88,7 @@ class FineCriterion(VarifocalCriterion):
         pairs = pairs.astype("float64")
         matched_and_others = [pairs, paddle.full([1], union.size, "float64") - pairs]
         if self.noise:
-            wanted, weights = truth.of_denoising(queries_of(targets))
+            wanted, weights = truth.of_denoising()
             queries = weights.astype("float64")
             matched = (wanted.matched.astype("float64") * queries).sum()
             matched_and_others += [matched.reshape([1]), (queries.sum() - matched).reshape([1])]

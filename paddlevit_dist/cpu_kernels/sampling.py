@@ -118,7 +118,7 @@ def _product(left, right, dim):
 
 @compiled(**FAST)
 def sampled(values, places, weights, out, levels, is_discrete, batch, cells, heads, dim, queries):
-    """``deformable.sample`` of addresses of float32.
+    """``deformable.PointSampling`` of addresses of float32.
 
     Args:
         levels: of each point, see ``_levels``.

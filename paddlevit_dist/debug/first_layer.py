@@ -57,8 +57,9 @@ class FirstLayer:
         broken = next(filter(None, of_ranks), None)
         if broken is not None:
             return [f"weight '{broken}' is not finite before the update"]
-        # Whether layers communicate in a pass: then every rank makes the same ones.
-        self._exchanges = communicates_in_forward(model)
+        # Whether ranks communicate in a pass: then every one makes the same.
+        in_losses = self._run.task.exchanges_in_step and world_size() > 1
+        self._exchanges = in_losses or communicates_in_forward(model)
         statistics = TensorCopies(running_statistics(model))
         found: list[NotFinite] = []
         try:

@@ -14,6 +14,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ..runtime import device_kinds
 from ..runtime.transfers import is_on_gpu, read
 from . import world
 from .collectives import all_reduce_sum, broadcast_object, gather_float64
@@ -372,7 +373,7 @@ def native_synchronises() -> bool:
     a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
     """
     size = world.world_size()
-    if size == 1 or not is_on_gpu():
+    if size == 1 or not (is_on_gpu() or device_kinds.current().native_batch_norm):
         return False
     all_reduce_sum(paddle.zeros([1]))
     layer = paddle.nn.SyncBatchNorm(1, momentum=0.0)

@@ -88,7 +88,7 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
     call it. Every rank must call this."""
     if world.world_size() == 1:
         return tensor
-    if tensor.dtype == paddle.float64 and device_kinds.current().is_other:
+    if tensor.dtype == paddle.float64 and not device_kinds.current().exchanges_float64:
         tensor.set_value(functools.reduce(operator.add, all_gather(tensor.numpy())))
     else:
         dist.all_reduce(tensor)
@@ -98,7 +98,7 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
 def gather_float64(tensor: paddle.Tensor) -> list[paddle.Tensor]:
     """Every rank's float64 tensor, all of one shape, in rank order; by way of the host where the device's collectives
     have no float64. Every rank must call this."""
-    if device_kinds.current().is_other:
+    if not device_kinds.current().exchanges_float64:
         return [paddle.to_tensor(values) for values in all_gather(tensor.numpy())]
     gathered: list[paddle.Tensor] = []
     dist.all_gather(gathered, tensor)

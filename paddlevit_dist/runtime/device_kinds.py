@@ -1,8 +1,8 @@
-"""The table of devices: what each kind that Paddle knows is called, and what takes the place of what CUDA's GPUs have.
+"""The table of devices: what each kind that Paddle knows can do, and what takes its place where it cannot.
 
-Everything else asks here: no other file names a GPU to Paddle (``tools/device_names.py``, of ``make lint``). Nobody
-here has a card of the other makers: of theirs is used what Paddle answers for the device itself (memory, half
-precision), and else the way that needs nothing of it.
+Everything else asks here: no other file names a GPU to Paddle (``tools/device_names.py``, of ``make lint``). A row of
+CUDA's GPUs and of the CPU is what was measured; of the others nobody here has a card, so theirs claim least: what
+Paddle answers for the device itself (memory, half precision), and else the way that needs nothing of it.
 """
 
 import functools
@@ -17,43 +17,56 @@ GPU, CPU, AUTO = "gpu", "cpu", "auto"
 
 
 class DeviceKind(NamedTuple):
-    """A kind of device.
+    """What a kind of device can do.
 
     Attributes:
         name: as ``paddle.set_device`` takes it, and DEVICE.
         noun: what lines for people call one that is a process's.
         visible: the environment variable of its maker that says which of a machine's are seen.
         backend: of Paddle's process groups.
+        queues: the host goes on while it copies (pinned memory) and is told of events, so that a training waits once
+            an update.
+        native_batch_norm: Paddle's ``SyncBatchNorm``.
+        exchanges_float64: its collectives take float64.
     """
 
     name: str
     noun: str
     visible: str
     backend: str = "xccl"  # what Paddle calls the libraries of all makers that are plug-ins: HCCL, CNCL, ECCL ...
+    queues: bool = False
+    native_batch_norm: bool = False
+    exchanges_float64: bool = False
 
     @property
     def is_other(self) -> bool:
         """Whether it is an accelerator, and none of CUDA's."""
         return self.name not in (GPU, CPU)
 
+    @property
+    def replaced(self) -> str:
+        """What another kind lacks, or is not known to have, and what is done."""
+        lacking = {
+            "no SyncBatchNorm (ours, by sums over the devices)": self.native_batch_norm,
+            "no float64 in collectives (exchanged by the host)": self.exchanges_float64,
+            "no events (the host waits more often)": self.queues,
+            "no fused attention or biases": False,  # trials of both need CUDA's events
+        }
+        found = ", ".join(text for text, has in lacking.items() if not has)
+        return f"{self.name}: {found}: the same results, slower; see docs/devices.md"
 
-# What another kind lacks, or is not known to have, and what is done.
-_REPLACED = (
-    "no SyncBatchNorm (ours, by sums over the devices), no float64 in collectives (exchanged by the host), no events "
-    "(the host waits more often), no fused attention or biases: the same results, slower; see docs/devices.md"
-)
 
 _KINDS = {
     kind.name: kind
     for kind in (
-        DeviceKind(GPU, "GPU", "CUDA_VISIBLE_DEVICES", "nccl"),  # NVIDIA, and Hygon by ROCm
+        DeviceKind(GPU, "GPU", "CUDA_VISIBLE_DEVICES", "nccl", True, True, True),  # NVIDIA, and Hygon by ROCm
         DeviceKind("xpu", "XPU", "XPU_VISIBLE_DEVICES", "bkcl"),  # Kunlun
         DeviceKind("npu", "NPU", "ASCEND_RT_VISIBLE_DEVICES"),  # Ascend
         DeviceKind("mlu", "MLU", "MLU_VISIBLE_DEVICES"),  # Cambricon
         DeviceKind("gcu", "GCU", "TOPS_VISIBLE_DEVICES"),  # Enflame
         DeviceKind("iluvatar_gpu", "Iluvatar GPU", "CUDA_VISIBLE_DEVICES"),
         DeviceKind("metax_gpu", "MetaX GPU", "MACA_VISIBLE_DEVICES"),
-        DeviceKind(CPU, "CPU process", "", "gloo"),
+        DeviceKind(CPU, "CPU process", "", "gloo", exchanges_float64=True),
     )
 }
 _OTHER_NAMES = {  # of makers and other frameworks
@@ -124,7 +137,7 @@ def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, list[st
             f"give {', '.join([AUTO, *seen])} or {CPU}, or install Paddle's build or plug-in for it (docs/devices.md)"
         )
     kind = kind_of(name)
-    return kind, [*notices, f"{name}: {_REPLACED}"] if kind.is_other else notices
+    return kind, [*notices, kind.replaced] if kind.is_other else notices
 
 
 def place_of(device: str) -> Any:

@@ -78,8 +78,8 @@ def _keep(device: str, make: Callable[..., np.ndarray], *arguments: Any) -> padd
 
 
 def is_on_gpu() -> bool:
-    """Whether this process computes on a GPU of CUDA, where the host goes on while what it has queued is done."""
-    return device_kinds.current().name == device_kinds.GPU
+    """Whether this process computes on a GPU of CUDA, or on a device that queues as those do."""
+    return device_kinds.current().queues
 
 
 # What needs a GPU, and nothing else does: a test on a CPU replaces these four and ``is_on_gpu``.

@@ -137,6 +137,8 @@ class Task:
     counts_per_sample: dict[str, int] | None = None
     #: names of the normalisers that ``counts`` returns
     count_names: tuple[str, ...] = ()
+    #: whether ``train_step`` exchanges something with the other ranks itself: then every rank makes the same steps
+    exchanges_in_step: bool = False
     #: keys, with the values that switch off what each rank does by itself in a step, so that -selftest can compare
     #: different numbers of ranks: what it draws, and losses of its own batch as a whole
     of_each_rank: Mapping[str, Any] = {}

@@ -55,22 +55,21 @@ class Speed:
     """How long this process takes for an image in an evaluation; its first batch, which compiles, is left out."""
 
     def __init__(self) -> None:
-        self.batches, self.images = 0, 0
-        self.seconds = np.zeros(3)  # of reading and preparing, of the network, of what makes boxes of its outputs
+        self._batches: list[tuple[float, ...]] = []
 
     def add(self, images: int, *seconds: float) -> None:
-        """Include a batch, and the seconds that each of the three parts took."""
-        self.batches += 1
-        if self.batches > 1:
-            self.images += images
-            self.seconds += seconds
+        """Include a batch, and the seconds that took reading and preparing it, the network, and making boxes of its
+        outputs."""
+        self._batches.append((images, *seconds))
 
     def line(self) -> str:
         """How fast it was, in words; empty where there was one batch."""
-        if not self.images:
+        counted = self._batches[1:]
+        if not counted:
             return ""
-        read, network, boxes = (1000 * self.seconds / self.images).tolist()
-        rate, together = 1000 / max(network + boxes, 1e-9), self.images / (self.batches - 1)
+        images, *seconds = np.sum(counted, axis=0).tolist()
+        read, network, boxes = (1000 * one / images for one in seconds)
+        rate, together = 1000 / max(network + boxes, 1e-9), images / len(counted)
         return (
             f"{rate:.1f} images/s from pixels to boxes ({together:.3g} at a time, one process): {network:.1f} ms an "
             f"image in the network, {boxes:.1f} ms from its outputs to boxes; besides {read:.1f} ms to read and "

@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from ...models import create_model, model_options
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.model import Model
@@ -90,6 +91,8 @@ class Criterion:
 
     #: names of the normalisers that ``counts`` returns; a term of another name brings its own count
     count_names: tuple[str, ...] = ()
+    #: whether ``terms`` exchanges sums with the other ranks, which must call it together
+    communicates: bool = False
     #: how the denoising queries of a batch are drawn; None: it has none
     noise: "ContrastiveNoise | None" = None
 
@@ -131,6 +134,8 @@ class Detector(Model):
     has_no_object: ClassVar[bool] = True
     #: the sides of images that it takes are multiples of this
     side_multiple: int = 1
+    #: whether images of a training may be padded
+    takes_padding: ClassVar[bool] = True
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
     #: whether ``forward`` of images alone and ``best`` are functions of tensors, which can be exported
@@ -187,6 +192,34 @@ class Detector(Model):
             original_sizes: int64 (N, 2), height and width of the images as stored: boxes are in their pixels.
         """
         return self.best(outputs).read(original_sizes)
+
+
+def options_of(variant: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` that replace a variant's: another backbone has none of those that are for the variant's own."""
+    usual = variant.get("backbone")
+    return {**({} if options.get("backbone", usual) == usual else {"backbone_options": None}), **options}
+
+
+def backbone_of(name: str, fixed: Mapping[str, Any], own: Mapping[str, Any] | None, levels: Sequence[int]) -> Model:
+    """A model for its maps of images of any size.
+
+    Args:
+        fixed: options of which it takes those that it knows; own: others.
+        levels: the maps that are read, counted as Python counts.
+
+    Raises:
+        UserError: it has no such map.
+    """
+    known = model_options(name).defaults
+    fixed = {key: value for key, value in {"any_size": True, **fixed}.items() if key in known}
+    model = create_model(name, num_classes=0, **{**fixed, **(own or {})})
+    number = len(model.feature_strides)
+    if not number:
+        raise UserError(f"backbone '{name}' has no feature maps: take a ResNet, a Swin, a PVTv2 or a ConvNeXt")
+    for level in levels:
+        if not -number <= level < number:
+            raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is none of them")
+    return model
 
 
 def normal(deviation: float) -> paddle.ParamAttr:

@@ -1,7 +1,6 @@
 """Parameter names of other owners' detectors: of DETR's authors, of transformers, whose layout changed twice, and of
 torchvision; and which outputs of their classifiers are COCO's categories."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from ...checkpoint.load import from_torch_names
 from ...tasks.model import KeyMap
-from ..models.key_names import RESNET, SWIN, rename
+from ..models.key_names import RESNET, SWIN, rename, split_projections
 from .detector import COCO_CATEGORIES
 
 # Outputs of published classifiers: a class for each number up to COCO's largest id, and one besides.
@@ -22,7 +21,6 @@ ROWS_TAKEN = (
 )
 
 _BACKBONE, _BODY = "backbone.", "backbone.body."
-_PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 _CLASSIFIERS = ("fc.", "head.")  # of the classifiers that a backbone is taken from
 
 _AUTHORS = ((r"^backbone\.0\.body\.", _BACKBONE),)
@@ -59,22 +57,9 @@ def _with_our_backbone(state: Mapping[str, Any]) -> dict[str, Any]:
     return {**{_BACKBONE + name: value for name, value in RESNET["Hugging Face"](own).items()}, **others}
 
 
-def _split(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The joint projection of queries, keys and values, one below the other, as three."""
-    result = {}
-    for name, value in state.items():
-        found = re.fullmatch(r"(.*)\.in_proj_(weight|bias)", name)
-        if found and value.ndim > 0 and len(value) % len(_PROJECTIONS) == 0:
-            parts = np.split(value, len(_PROJECTIONS))
-            result.update({f"{found[1]}.{part}.{found[2]}": own for part, own in zip(_PROJECTIONS, parts)})
-        else:
-            result[name] = value
-    return result
-
-
 def _from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
     """Our names for those of facebookresearch/detr."""
-    return _split(_with_our_backbone(rename(state, _AUTHORS)))
+    return split_projections(_with_our_backbone(rename(state, _AUTHORS)))
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:

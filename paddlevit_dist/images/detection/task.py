@@ -252,6 +252,10 @@ class Detection(BackboneTask):
     def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # the model's
         return self.criterion.count_names
 
+    @property
+    def exchanges_in_step(self) -> bool:  # type: ignore[override]
+        return self.criterion.communicates
+
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         return dict(self.criterion.counts(batch))
 
@@ -281,6 +285,11 @@ class Detection(BackboneTask):
             batch.get("masks"),
             DenoisingQueries.of(batch) if self.criterion.noise else None,
         )
+        if not self._family.takes_padding and (facts["sizes"] != batch["images"].shape[2:]).any():
+            raise UserError(
+                f"{self.config.MODEL.NAME} takes images of one size, and a batch has several, or DETECTION."
+                "TIGHT_PADDING false pads them: set DATA.SQUARE true"
+            )
         images = self.normalise(batch["images"], facts["sizes"], batch["sizes"])
         side, stored = batch_side(self.config.DATA, self.config.SEED, step.update, step.epochs_left), images.shape[-1]
         if side not in (None, stored):  # by nearest neighbours on the device, as RT-DETR's authors have it

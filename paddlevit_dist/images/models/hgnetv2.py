@@ -52,15 +52,12 @@ class ConvNorm(nn.Layer):
         kernel_size: int,
         stride: int = 1,
         groups: int = 1,
-        padding: int | None = None,
         active: bool = True,
     ):
         super().__init__()
-        margin = kernel_size // 2 if padding is None else padding
         start = paddle.ParamAttr(initializer=nn.initializer.KaimingNormal())
-        self.conv = nn.Conv2D(
-            inputs, outputs, kernel_size, stride, margin, groups=groups, weight_attr=start, bias_attr=False
-        )
+        how = {"groups": groups, "weight_attr": start, "bias_attr": False}
+        self.conv = nn.Conv2D(inputs, outputs, kernel_size, stride, (kernel_size - 1) // 2, **how)
         self.bn = FrozenBatchNorm(outputs) if style.frozen else nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
         self.active = active
         self.lab = AffineScale() if active and style.scales else None
@@ -89,8 +86,8 @@ class Stem(nn.Layer):
     def __init__(self, style: Style, inputs: int, middle: int, outputs: int):
         super().__init__()
         self.stem1 = ConvNorm(style, inputs, middle, 3, stride=2)
-        self.stem2a = ConvNorm(style, middle, middle // 2, 2, padding=0)
-        self.stem2b = ConvNorm(style, middle // 2, middle, 2, padding=0)
+        self.stem2a = ConvNorm(style, middle, middle // 2, 2)
+        self.stem2b = ConvNorm(style, middle // 2, middle, 2)
         self.stem3 = ConvNorm(style, 2 * middle, middle, 3, stride=2)
         self.stem4 = ConvNorm(style, middle, outputs, 1)
 

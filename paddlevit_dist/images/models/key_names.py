@@ -56,6 +56,20 @@ def join_projections(state: Mapping[str, Any], parts: tuple[str, ...], whole: st
     return result
 
 
+def split_projections(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state with ``x.in_proj_weight`` and ``_bias`` as those of ``x.q_proj``, ``x.k_proj`` and ``x.v_proj``: thirds
+    of the outputs, which are the longer axis of a weight, of PyTorch's and of Paddle's. What has no thirds stays."""
+    result = {}
+    for name, value in state.items():
+        found = re.fullmatch(r"(.*)\.in_proj_(weight|bias)", name)
+        if not found or value.ndim == 0 or max(value.shape) % 3:
+            result[name] = value
+            continue
+        thirds = np.split(value, 3, axis=int(np.argmax(value.shape)))
+        result.update({f"{found[1]}.{part}_proj.{found[2]}": third for part, third in zip("qkv", thirds)})
+    return result
+
+
 def without_jax_prefix(state: Mapping[str, Any]) -> dict[str, Any]:
     """Names without what training states of JAX put in front: ``opt/target/`` or ``params/``."""
     return {re.sub(r"^(?:opt/target/|params/)", "", name): value for name, value in state.items()}

@@ -157,18 +157,7 @@ def trained(tmp_path_factory):
 
 
 SHAPES = [f"-cfg={ROOT / 'configs' / 'rtdetr_shapes.yaml'}", "-ngpus=1", "-epochs=1", "DATA.NUM_WORKERS", "0"]
-SHAPES += [
-    "DATA.SHAPES.TRAIN",
-    "480",
-    "DATA.SHAPES.VAL",
-    "40",
-    "TRAIN.WARMUP_STEPS",
-    "5",
-    "DATA.BATCH_SIZE",
-    "4",
-    "VALIDATE_FREQ",
-    "1",
-]
+SHAPES += "DATA.SHAPES.TRAIN 480 DATA.SHAPES.VAL 40 TRAIN.WARMUP_STEPS 5 DATA.BATCH_SIZE 4 VALIDATE_FREQ 1".split()
 
 
 def evaluated(folder, name, *words):
@@ -263,13 +252,7 @@ def test_another_makers_file_of_the_same_inputs_and_outputs_is_scored(label, tmp
     from onnx import TensorProto, helper, numpy_helper, save
 
     shares, scores = np.float32([[[0.1, 0.2, 0.5, 0.8], [0, 0, 1, 1]]]), np.float32([[0.75, 0.5]])
-    constants = {
-        "shares": shares,
-        "given": scores,
-        "zero": np.float32(0),
-        "axes": np.array([1]),
-        "label": np.array(label),
-    }
+    constants = {"shares": shares, "given": scores, "zero": np.float32(0), "axes": np.array([1]), "label": label}
     nodes = [
         helper.make_node("Cast", ["orig_target_sizes"], ["size"], to=TensorProto.FLOAT),
         helper.make_node("Concat", ["size", "size"], ["sides"], axis=1),
@@ -280,17 +263,11 @@ def test_another_makers_file_of_the_same_inputs_and_outputs_is_scored(label, tmp
         helper.make_node("Cast", ["nothing"], ["none"], to=TensorProto.INT64),
         helper.make_node("Add", ["none", "label"], ["labels"]),
     ]
+    shapes = {"images": [3, 48, 48], "orig_target_sizes": [2], "scores": [2], "boxes": [2, 4], "labels": [2]}
+    kinds = {"labels": TensorProto.INT64, "orig_target_sizes": TensorProto.INT64}
     values = {
-        name: helper.make_tensor_value_info(
-            name, TensorProto.INT64 if name[0] in "lo" else TensorProto.FLOAT, [3, *shape]
-        )
-        for name, *shape in [
-            ("images", 3, 48, 48),
-            ("orig_target_sizes", 2),
-            ("scores", 2),
-            ("boxes", 2, 4),
-            ("labels", 2),
-        ]
+        name: helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), [3, *shape])
+        for name, shape in shapes.items()
     }
     inputs = [values.pop("images"), values.pop("orig_target_sizes")]
     tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]

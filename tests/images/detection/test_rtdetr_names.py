@@ -104,6 +104,8 @@ def test_joint_projections_are_divided_along_their_outputs(prefix, layout):
     convert = key_names.from_paddle_detection if is_paddle else key_names.from_authors
     state = {f"{prefix}.self_attn.in_proj_weight": weight.T if is_paddle else weight}
     state[f"{prefix}.self_attn.in_proj_bias"] = bias
+    damaged = {"encoder.encoder.0.layers.0.self_attn.in_proj_bias": np.ones(10)}
+    assert len(key_names.from_authors(damaged)) == 1  # is told with all others that do not fit
     found = convert(state)
     for position, part in enumerate(("q_proj", "k_proj", "v_proj")):
         name = f"model.encoder.aifi.0.layers.0.self_attn.{part}"
@@ -113,17 +115,13 @@ def test_joint_projections_are_divided_along_their_outputs(prefix, layout):
 
 
 def test_what_can_be_computed_is_left_out():
-    state = [
-        "decoder.anchors",
-        "decoder.valid_mask",
-        "decoder.decoder.up",
-        "encoder.lateral_convs.0.norm.num_batches_tracked",
-    ]
+    state = (
+        "decoder.anchors decoder.valid_mask decoder.decoder.up encoder.lateral_convs.0.norm.num_batches_tracked".split()
+    )
     state += ["decoder.decoder.layers.0.cross_attn.num_points_scale"]
     assert key_names.from_authors({name: np.ones(2) for name in state}) == {}
-    assert (
-        key_names.from_huggingface({"class_embed.0.weight": np.ones(2), "bbox_embed.0.layers.0.bias": np.ones(2)}) == {}
-    )
+    heads = {"class_embed.0.weight": np.ones(2), "bbox_embed.0.layers.0.bias": np.ones(2)}
+    assert key_names.from_huggingface(heads) == {}
 
 
 def test_paddle_detections_embedding_of_classes_gets_its_row_of_zeros():

@@ -1,5 +1,7 @@
 """Several processes, of which one may have no object at all, learn what one process learns."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import paddle
 import pytest
@@ -11,12 +13,14 @@ from support.updates import changes_of_an_update
 from paddlevit_dist import settings
 from paddlevit_dist.data.loader import sample_generator
 from paddlevit_dist.data.sampler import SampleKey
+from paddlevit_dist.debug.first_layer import FirstLayer
 from paddlevit_dist.distributed import rank, world_size
+from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import COUNTS
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
-from paddlevit_dist.tasks.task import Task, make_task
+from paddlevit_dist.tasks.task import Step, Task, make_task
 
 OBJECTS = (2, 3, 0, 0, 6, 1)  # two processes: the second has 7; three: the second has none
 IMAGES = len(OBJECTS)
@@ -43,15 +47,15 @@ class Losses(Task):
         options = {"bins": batches.BINS} if kind == "D-FINE" else {}
         sizes = (batches.CLASSES, batches.QUERIES, batches.LAYERS)
         self.criterion = CRITERIA[kind](*sizes, noise=batches.NOISE, **options)
-        self.count_names = self.criterion.count_names
+        self.count_names, self.exchanges_in_step = self.criterion.count_names, self.criterion.communicates
         super().__init__(None)
 
     def train_step(self, model, batch, step):
         return self.criterion.terms(model(batch["outputs"]), batch["targets"])
 
 
-def update_once(kind: str) -> dict:
-    """One update on this rank's share of the images."""
+def share_of(kind: str) -> tuple:
+    """A task, a model and this rank's share of the images."""
     task, batch = Losses(kind), batches.batch_of(OBJECTS)
     arrays = batches.arrays_of(batch["denoising_labels"].shape[1], images=IMAGES)
     if kind == "RT-DETR":
@@ -65,7 +69,12 @@ def update_once(kind: str) -> dict:
     }
     counts = task.criterion.counts({"labels": batch["labels"][rows]})
     counts = paddle.to_tensor(np.array([counts[name] for name in task.count_names], np.float64))
-    given = {"outputs": outputs, "targets": batches.targets_of(batch, rows), COUNTS: counts}
+    return task, model, {"outputs": outputs, "targets": batches.targets_of(batch, rows), COUNTS: counts}
+
+
+def update_once(kind: str) -> dict:
+    """One update on this rank's share of the images."""
+    task, model, given = share_of(kind)
     return changes_of_an_update(task, model, [given], IMAGES)
 
 
@@ -82,6 +91,27 @@ def test_processes_change_the_weights_as_one_does(kind, processes):
             largest = abs(alone[name]).max()
             np.testing.assert_allclose(change, alone[name], atol=2e-6 * largest, err_msg=name)
             assert largest > 0, name
+
+
+def told_of_a_rank(broken: int) -> list:
+    """What is told of an update in which one rank's objects are not finite."""
+    task, model, given = share_of("D-FINE")
+    given.pop(COUNTS)
+    if rank() == broken:
+        given["targets"] = given["targets"]._replace(boxes=given["targets"].boxes * np.nan)
+    run = SimpleNamespace(task=task, model=model, precision=Precision(False))
+    run.config = SimpleNamespace(SEED=0, TRAIN=SimpleNamespace(ACCUM_ITER=1))
+    run.datasets = {"train": SimpleNamespace(describe=str)}
+    look = FirstLayer(run)
+    look._keys = lambda step: [[SampleKey(1, number, 0) for number in range(IMAGES // world_size())]]
+    look._is_bad_alone = lambda key, step, counts: look._pass(given, 1, step, counts) is not None
+    return look([given], Step(1, 0, 1), dict.fromkeys(task.count_names, 12))
+
+
+def test_ranks_that_sum_in_their_losses_make_the_same_passes_to_find_what_is_not_finite():
+    ended = succeeded(run_workers("images.detection.test_rtdetr_ranks:told_of_a_rank", 1, processes=2, timeout=60))
+    told = ended.results[0]
+    assert told == ended.results[1] and told[0].startswith("rank 1, micro-batch 0: the term 'class'"), told
 
 
 def sample(task, number: int) -> DetectionSample:

@@ -37,7 +37,9 @@ def test_a_side_follows_from_seed_and_update_alone():
 
 def test_a_run_that_is_all_plain_epochs_says_that_its_sides_are_not_read():
     plain = settings.load([*WORDS, "DATA.PLAIN_EPOCHS", "3", "TRAIN.NUM_EPOCHS", "3"])
-    lines = [line for line in plain.notices if line.endswith("epoch is plain: DATA.PLAIN_EPOCHS 3 (command line)")]
+    lines = [
+        line for line in plain.notices if line.endswith("every epoch is plain: DATA.PLAIN_EPOCHS 3 (command line)")
+    ]
     assert lines and lines[-1].startswith(f"DATA.BATCH_SIDES {SIDES} (command line): no effect: ")
     one_is_not = settings.load([*WORDS, "DATA.PLAIN_EPOCHS", "3", "TRAIN.NUM_EPOCHS", "4"])
     assert not [line for line in one_is_not.notices if "every epoch is plain" in line]
@@ -77,6 +79,17 @@ def test_what_has_no_one_side_is_refused():
         configured("DATA.SQUARE", "False")
     with pytest.raises(UserError, match="mask_rcnn_small learns from masks"):
         make_task(configured("MODEL.NAME", "mask_rcnn_small")).build_dataset("train", None)
+
+
+def test_images_that_are_padded_are_refused_where_boxes_would_be_shares_of_the_padded_ones():
+    words = "DATA.SQUARE False DATA.BATCH_SIDES [] MODEL.NAME rtdetr_small".split()
+    task = make_task(configured(*words))
+    samples = DetectionSamples(SHAPES, TrainingTransform(shortest=(96,), square=True), is_training=True)
+    samples.noise = task.criterion.noise
+    wide, high = (samples.sample(index, np.random.default_rng(index)) for index in range(2))
+    batch = task.collate([wide._replace(image=wide.image[:, :64]), high._replace(image=high.image[:, :, :64])])
+    with pytest.raises(UserError, match="rtdetr_small takes images of one size, .*: set DATA.SQUARE true"):
+        task.train_step(None, batch, Step(1, 0, 8))
 
 
 def test_a_reading_knows_how_many_epochs_are_left():

@@ -4,6 +4,7 @@ Source: Carion et al., End-to-End Object Detection with Transformers, 2020, equa
 details"; the authors' SetCriterion.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -79,7 +80,7 @@ class SetCriterion(Criterion):
         self.num_classes, self.queries = num_classes, queries
         self.weights = {"class": class_weight, "box": box_weight, "giou": giou_weight}
         self.no_object_weight = no_object_weight
-        self.cost = CostWeights(class_weight if cost_class is None else cost_class, cost_box, cost_giou)
+        self.cost = (class_weight if cost_class is None else cost_class, cost_box, cost_giou)
         self._seen = self._left_out = self._most = 0  # objects since the last report: all, without a query, of an image
         self.suffixes: tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
         known = ("class", "box", "giou") if self.is_global else ("box", "giou")
@@ -137,9 +138,11 @@ class SetCriterion(Criterion):
             boxes: (L, N, Q, 4), centre, width and height as shares of the image.
         """
         labels, wanted = targets.labels, relative(targets.boxes.astype(boxes.dtype), targets.sizes)
-        matches = self.match(logits, boxes, labels, wanted, targets.box_counts)
+        matches = self.match(logits, boxes, wanted, targets)
         objects, queries, share = self._on_device(matches, boxes.shape[2])
-        classes = self._classes(labels, objects).reshape(list(matches.object_of.shape))
+        nothing = paddle.full([labels.shape[0], 1], self.num_classes, dtype=labels.dtype)
+        table = paddle.concat([labels, nothing], axis=1)  # (N, M + 1)
+        classes = paddle.gather(table.flatten(), objects).reshape(list(matches.object_of.shape))
         weights = paddle.where(
             classes == self.num_classes,
             paddle.full_like(classes, self.no_object_weight, dtype=logits.dtype),
@@ -160,18 +163,52 @@ class SetCriterion(Criterion):
         )
 
     @paddle.no_grad()
-    def match(
-        self,
-        logits: paddle.Tensor,
-        boxes: paddle.Tensor,
-        labels: paddle.Tensor,
-        wanted: paddle.Tensor,
-        counts: np.ndarray | None,
-    ) -> "Matches":
-        """As the function of this name, with the classes' ``fits`` and this criterion's weights."""
+    def match(self, logits: paddle.Tensor, boxes: paddle.Tensor, wanted: paddle.Tensor, targets: Targets) -> "Matches":
+        """Match queries with objects, each image and each layer by itself. The host waits for the device once, for the
+        costs of all layers.
+
+        Source: DETR, section 3.1, equation 1.
+
+        Args:
+            logits: (L, N, Q, classes or more); boxes: (L, N, Q, 4), centre, width and height as shares of the image.
+            wanted: (N, M, 4), the boxes of ``targets`` as such shares.
+
+        Raises:
+            UserError: SciPy is not installed.
+        """
+        assign, counts = solver(), targets.box_counts
+        of_pairs = self._costs(logits, boxes, wanted, targets.labels)  # (L, N, Q, M)
+        if counts is None:
+            costs, counts = read(of_pairs, (targets.labels >= 0).astype("int64").sum(axis=1))
+        else:
+            (costs,) = read(of_pairs)
+        layers, images, queries, most = costs.shape
+        query_of = np.zeros((layers, images, most), dtype=np.int64)
+        weight_of = np.zeros((layers, images, most), dtype=np.float32)
+        object_of = np.full((layers, images, queries), most, dtype=np.int64)
+        for layer, (image, number) in itertools.product(range(layers), enumerate(counts)):
+            own = costs[layer, image, :, :number]
+            is_finite = np.isfinite(own).all()
+            rows, columns = assign(own if is_finite else np.zeros_like(own))
+            query_of[layer, image, columns] = rows
+            object_of[layer, image, rows] = columns
+            weight_of[layer, image, columns] = 1.0 if is_finite else np.nan
+        return Matches(query_of, weight_of, object_of, counts)
+
+    def _costs(
+        self, logits: paddle.Tensor, boxes: paddle.Tensor, wanted: paddle.Tensor, labels: paddle.Tensor
+    ) -> paddle.Tensor:
+        """What each pair of a query and an object costs, (L, N, Q, M); arguments as of ``match``."""
+        chosen = F.one_hot(paddle.clip(labels, min=0), logits.shape[-1])  # (N, M, classes)
         with autocast.off():
             scores = self.fits(logits)
-        return match(scores, boxes, labels, wanted, self.cost, counts)
+            # A product with ones and zeros, as a gather that broadcasts.
+            found = paddle.matmul(scores, chosen.astype(scores.dtype), transpose_y=True)
+        ours, theirs = boxes.unsqueeze(3), wanted.unsqueeze(1)  # (L, N, Q, 1, 4), (N, 1, M, 4)
+        distance = (ours - theirs).abs().sum(axis=-1)
+        overlap = generalised_iou(corners(ours), corners(theirs))
+        of_class, of_box, of_giou = self.cost
+        return of_box * distance - of_class * found - of_giou * overlap
 
     def fits(self, logits: paddle.Tensor) -> paddle.Tensor:
         """How well each class fits a query, for the matching, in the shape of ``logits``: its probability."""
@@ -187,20 +224,6 @@ class SetCriterion(Criterion):
         arrays = (array.ravel().astype(np.float64) for array in (objects, rows, matches.weight_of))  # exact
         *places, weights = to_device_together(*arrays)
         return [*(place.astype("int64") for place in places), weights]
-
-    def _classes(self, labels: paddle.Tensor, objects: paddle.Tensor) -> paddle.Tensor:
-        """The class that each query is to have, int64, in the order of its object's place."""
-        nothing = paddle.full([labels.shape[0], 1], self.num_classes, dtype=labels.dtype)
-        table = paddle.concat([labels, nothing], axis=1)  # (N, M + 1)
-        return paddle.gather(table.flatten(), objects)
-
-
-class CostWeights(NamedTuple):
-    """Weights of the parts of the matching cost."""
-
-    label: float = 1.0
-    box: float = 5.0
-    giou: float = 2.0
 
 
 class Matches(NamedTuple):
@@ -218,64 +241,6 @@ class Matches(NamedTuple):
     weight_of: np.ndarray
     object_of: np.ndarray
     counts: np.ndarray
-
-
-@paddle.no_grad()
-def match(
-    scores: paddle.Tensor,
-    boxes: paddle.Tensor,
-    labels: paddle.Tensor,
-    targets: paddle.Tensor,
-    weights: CostWeights,
-    counts: np.ndarray | None = None,
-) -> Matches:
-    """Match queries with objects, each image and each layer by itself. The host waits for the device once, for the
-    costs of all layers.
-
-    Source: DETR, section 3.1, equation 1.
-
-    Args:
-        scores: (L, N, Q, classes or more), how well each class fits; boxes: (L, N, Q, 4), centre, width and height
-            as shares of the image.
-        labels: int64 (N, M), -1 where an image has fewer objects; targets: (N, M, 4), as ``boxes``.
-        counts: int64 (N,), the objects of each image; None: as ``labels`` say.
-
-    Raises:
-        UserError: SciPy is not installed.
-    """
-    assign = solver()
-    of_pairs = pair_costs(scores, boxes, labels, targets, weights)  # (L, N, Q, M)
-    if counts is None:
-        costs, counts = read(of_pairs, (labels >= 0).astype("int64").sum(axis=1))
-    else:
-        (costs,) = read(of_pairs)
-    layers, images, queries, most = costs.shape
-    query_of = np.zeros((layers, images, most), dtype=np.int64)
-    weight_of = np.zeros((layers, images, most), dtype=np.float32)
-    object_of = np.full((layers, images, queries), most, dtype=np.int64)
-    for layer in range(layers):
-        for image, number in enumerate(counts):
-            own = costs[layer, image, :, :number]
-            is_finite = np.isfinite(own).all()
-            rows, columns = assign(own if is_finite else np.zeros_like(own))
-            query_of[layer, image, columns] = rows
-            object_of[layer, image, rows] = columns
-            weight_of[layer, image, columns] = 1.0 if is_finite else np.nan
-    return Matches(query_of, weight_of, object_of, counts)
-
-
-def pair_costs(
-    scores: paddle.Tensor, boxes: paddle.Tensor, labels: paddle.Tensor, targets: paddle.Tensor, weights: CostWeights
-) -> paddle.Tensor:
-    """Compute what each pair of a query and an object costs, (L, N, Q, M); arguments as of ``match``."""
-    chosen = F.one_hot(paddle.clip(labels, min=0), scores.shape[-1])  # (N, M, classes)
-    # A product with ones and zeros, as a gather that broadcasts.
-    with autocast.off():
-        found = paddle.matmul(scores, chosen.astype(scores.dtype), transpose_y=True)
-    ours, theirs = boxes.unsqueeze(3), targets.unsqueeze(1)  # (L, N, Q, 1, 4), (N, 1, M, 4)
-    distance = (ours - theirs).abs().sum(axis=-1)
-    overlap = generalised_iou(corners(ours), corners(theirs))
-    return weights.box * distance - weights.label * found - weights.giou * overlap
 
 
 def solver() -> Callable[[np.ndarray], Any]:

@@ -11,30 +11,28 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....models import create_model, model_options
+from ....models import model_options
 from ....runtime.errors import UserError
 from ....tasks.model import Model
 from ...models.layers import Conv2D
 from .. import key_names
-from ..detector import Best, Detector, Outputs, Targets, corners_of_best, dense, single_or_double, uniform
+from ..detector import (
+    Best,
+    Detector,
+    Outputs,
+    Targets,
+    backbone_of,
+    corners_of_best,
+    dense,
+    options_of,
+    single_or_double,
+    uniform,
+)
 from ..variants import DETR
 from .criterion import SetCriterion, solver
-from .transformer import Anchors, AtPoints, Cells, Transformer, cells_of, sine_embedding
+from .transformer import Anchors, AtPoints, Cells, HeadMlp, Transformer, cells_of, sine_embedding
 
 _MASKED = -1e9  # exp(-1e9) is 0 in every precision
-_OF_BACKBONE = ("frozen_batch_norm", "frozen_stages", "dilation")
-
-
-class BoxHead(nn.Layer):
-    """Three linear layers with ReLUs between them."""
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.layers = nn.LayerList([dense(dim, dim), dense(dim, dim), dense(dim, 4)])
-
-    def forward(self, x):
-        first, second, last = self.layers
-        return last(F.relu(second(F.relu(first(x)))))  # (..., 4)
 
 
 class Detr(Detector):
@@ -87,11 +85,15 @@ class Detr(Detector):
             raise UserError(f"EMBED_DIM {embed_dim} is not a multiple of 4, which the sine embedding needs: change it")
         if decoder_layers < 1 or num_queries < 1:
             raise UserError(f"DETR needs a decoder layer and a query: {decoder_layers} and {num_queries} were given")
+        known = model_options(backbone).defaults
+        if mask_padding and "mask_padding" not in known:
+            raise UserError(f"MODEL.MASK_PADDING: backbone '{backbone}' cannot do without what is padded: use a ResNet")
+        if dilation and "dilation" not in known:
+            raise UserError(f"backbone '{backbone}' has no dilation (DC5): use a ResNet")
         fixed = {"dilation": dilation, "frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
-        options = {**fixed, "mask_padding": mask_padding, **(backbone_options or {})}
-        self.backbone = _backbone(backbone, options)
+        fixed["mask_padding"] = mask_padding
+        self.backbone = backbone_of(backbone, fixed, backbone_options, [feature_level])
         self.feature_level, self.mask_padding, self.in_channels = feature_level, mask_padding, 3
-        _check_level(backbone, self.backbone, feature_level)
         self.stride = self.backbone.feature_strides[feature_level]
         channels = self.backbone.feature_channels[feature_level]
         bound = channels**-0.5
@@ -99,18 +101,14 @@ class Detr(Detector):
         self.transformer = Transformer(embed_dim, num_heads, feedforward, dropout, encoder_layers, decoder_layers)
         start = AtPoints() if anchors else nn.initializer.Normal(0.0, 1.0)
         self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=paddle.ParamAttr(initializer=start))
-        self.bbox_embed = BoxHead(embed_dim)
+        self.bbox_embed = HeadMlp(embed_dim, embed_dim, 4, 3)
         self.anchors = Anchors(num_queries) if anchors else None
         self.embed_dim = embed_dim
         self.reset_classifier(num_classes)
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
-        """Build as any model; another backbone than the variant's has none of the options that are for that one."""
-        usual = cls.variants.get(name, {}).get("backbone")
-        if options.get("backbone", usual) != usual:
-            options = {"backbone_options": None, "feature_level": -1, **options}
-        return super().build(name, num_classes, image_size, **options)
+        return super().build(name, num_classes, image_size, **options_of(cls.variants.get(name, {}), options))
 
     @classmethod
     def criterion(
@@ -192,24 +190,3 @@ class Detr(Detector):
 def _precision_of(x: paddle.Tensor) -> str:
     """Return what positions are computed in: half precision counts no cells."""
     return "float64" if x.dtype == paddle.float64 else "float32"
-
-
-def _backbone(name: str, options: dict[str, Any]) -> Model:
-    """The backbone, with those of ``options`` that it has."""
-    known = model_options(name).defaults
-    if options["mask_padding"] and "mask_padding" not in known:
-        raise UserError(f"MODEL.MASK_PADDING: backbone '{name}' cannot do without what is padded: use a ResNet")
-    left_out = [key for key in (*_OF_BACKBONE, "mask_padding") if key not in known]
-    if options["dilation"] and "dilation" in left_out:
-        raise UserError(f"backbone '{name}' has no dilation (DC5): use a ResNet")
-    if "any_size" in known:
-        options = {"any_size": True, **options}
-    return create_model(name, num_classes=0, **{key: value for key, value in options.items() if key not in left_out})
-
-
-def _check_level(name: str, backbone: Model, level: int) -> None:
-    number = len(backbone.feature_strides)
-    if not number:
-        raise UserError(f"backbone '{name}' has no feature maps: take a ResNet, a Swin, a PVTv2 or a ConvNeXt")
-    if not -number <= level < number:
-        raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is none of them")

@@ -16,9 +16,26 @@ from paddle.nn import functional as F
 
 from ...models.attention import MultiHeadAttention, attend, head_dim
 from ...models.layers import LayerNorm, Linear
-from ..detector import uniform, zeros
+from ..detector import dense, uniform, zeros
 
 _TEMPERATURE = 10000.0
+
+
+class HeadMlp(nn.Layer):
+    """Linear layers with ReLUs between them; the last begins at zero if it ``starts_at_zero``."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, layers: int, starts_at_zero: bool = False):
+        super().__init__()
+        dims = [inputs, *[hidden] * (layers - 1), outputs]
+        self.layers = nn.LayerList([dense(before, after) for before, after in zip(dims, dims[1:])])
+        if starts_at_zero:
+            for parameter in self.layers[-1].parameters():
+                nn.initializer.Constant(0.0)(parameter)
+
+    def forward(self, x):
+        for layer in self.layers[:-1]:
+            x = F.relu(layer(x))
+        return self.layers[-1](x)
 
 
 class Cells(NamedTuple):

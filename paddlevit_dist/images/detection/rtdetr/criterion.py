@@ -5,7 +5,7 @@ RTDETRCriterion; Zhang et al., VarifocalNet, CVPR 2021, equation 2.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -16,11 +16,9 @@ from ....tasks.task import Term
 from ..boxes import corners, generalised_iou, iou, relative
 from ..detector import Outputs, Targets, single_or_double
 from ..detr.criterion import Matches, SetCriterion
-from .denoising import ContrastiveNoise, DenoisingQueries
+from .denoising import PREFIX, ContrastiveNoise
 
 AUXILIARY, DENOISING = "_auxiliary", "_denoising"
-DENOISING_PREFIX = "denoising_"  # of outputs
-_PARTS = ("class", "box", "giou")
 _GAMMA, _MATCHING_ALPHA, _LEAST = 2.0, 0.25, 1e-8  # of the focal cost
 
 Sums = dict[str, paddle.Tensor]  # over a batch, by name
@@ -48,20 +46,24 @@ def judged(outputs: Outputs, *others: str, prefix: str = "") -> Judged:
 
 
 class Truth:
-    """The objects of N images, each with one more that is none.
+    """The objects of N images, M in each, and one more that is none.
 
     Args:
-        labels: int64 (N, M), -1 where there are fewer.
-        boxes: (N, M, 4), centre, width and height as shares of the image.
+        dtype: of boxes.
         none: the class of no object.
     """
 
-    def __init__(self, labels: paddle.Tensor, boxes: paddle.Tensor, none: int) -> None:
-        images, most, _ = boxes.shape
+    def __init__(self, targets: Targets, dtype: paddle.dtype, none: int) -> None:
+        images, self.most = targets.labels.shape
+        labels, boxes = targets.labels, relative(targets.boxes.astype(dtype), targets.sizes)
         nothing = paddle.full([images, 1], none, dtype=labels.dtype)
-        self._labels = paddle.concat([labels, nothing], axis=1).flatten()
-        self._boxes = paddle.concat([boxes, paddle.zeros([images, 1, 4], dtype=boxes.dtype)], axis=1).reshape([-1, 4])
-        self._none, self._stride = none, most + 1
+        self._labels, self._none = paddle.concat([labels, nothing], axis=1).flatten(), none
+        self._denoising = targets.denoising
+        self._boxes = paddle.concat([boxes, paddle.zeros([images, 1, 4], dtype=dtype)], axis=1).reshape([-1, 4])
+
+    def rows(self, objects: np.ndarray) -> np.ndarray:
+        """The places among all images' of the objects, int64 (..., N, Q), M for none."""
+        return objects + (self.most + 1) * np.arange(objects.shape[-2])[:, None]
 
     def of(self, rows: paddle.Tensor) -> "Wanted":
         """What is asked of queries whose objects have these places, int64 (..., N, Q); see ``rows``."""
@@ -69,13 +71,17 @@ class Truth:
         boxes = paddle.gather(self._boxes, rows.flatten()).reshape([*rows.shape, 4])
         return Wanted(classes, boxes, (classes < self._none).astype(boxes.dtype))
 
-    def rows(self, objects: paddle.Tensor) -> paddle.Tensor:
-        """The places among all images' of the objects, int64 (N, Q), M for none."""
-        return objects + self._stride * paddle.arange(objects.shape[0], dtype=objects.dtype).unsqueeze(1)
+    def of_denoising(self) -> tuple["Wanted", paddle.Tensor]:
+        """What is asked of denoising queries, and their weights (N, D).
 
-    def rows_on_host(self, objects: np.ndarray) -> np.ndarray:
-        """The same of (..., N, Q)."""
-        return objects + self._stride * np.arange(objects.shape[-2])[:, None]
+        Raises:
+            ValueError: the batch was collated without.
+        """
+        queries = self._denoising
+        if queries is None:
+            raise ValueError("a batch for a network that learns from denoising queries has none: see Targets.denoising")
+        images = paddle.arange(queries.objects.shape[0], dtype=queries.objects.dtype).unsqueeze(1)
+        return self.of(queries.objects + (self.most + 1) * images), queries.weights.astype(self._boxes.dtype)
 
 
 class Wanted(NamedTuple):
@@ -104,11 +110,13 @@ class VarifocalCriterion(SetCriterion):
         num_classes: each has an output of its own, there is none for "no object".
         queries, layers: of the decoder.
         normaliser: "global" or "reference".
-        class_weight, box_weight, giou_weight: of the terms in the loss.
-        cost_class, cost_box, cost_giou: weights of the matching cost.
+        cost_class: of the class in the matching.
         alpha: weight of a negative's score in the varifocal loss.
         noise: how denoising queries are drawn; None: there are none.
+        weights: of the terms and of the other costs, as ``SetCriterion`` takes them.
     """
+
+    parts: tuple[str, ...] = ("class", "box", "giou")
 
     def __init__(
         self,
@@ -116,30 +124,15 @@ class VarifocalCriterion(SetCriterion):
         queries: int,
         layers: int,
         normaliser: str = "global",
-        class_weight: float = 1.0,
-        box_weight: float = 5.0,
-        giou_weight: float = 2.0,
         cost_class: float = 2.0,
-        cost_box: float = 5.0,
-        cost_giou: float = 2.0,
         alpha: float = 0.75,
         noise: ContrastiveNoise | None = None,
+        **weights: float,
     ):
-        super().__init__(
-            num_classes,
-            queries,
-            layers,
-            normaliser,
-            class_weight=class_weight,
-            box_weight=box_weight,
-            giou_weight=giou_weight,
-            cost_class=cost_class,
-            cost_box=cost_box,
-            cost_giou=cost_giou,
-        )
+        super().__init__(num_classes, queries, layers, normaliser, cost_class=cost_class, **weights)
         self.alpha, self.noise = alpha, noise
         self.suffixes = ("", AUXILIARY, *((DENOISING,) if noise else ()))
-        self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in _PARTS)
+        self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in self.parts)
 
     def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         return dict.fromkeys(self.count_names, int(np.count_nonzero(batch["labels"] >= 0)))
@@ -157,15 +150,23 @@ class VarifocalCriterion(SetCriterion):
         matches = self.matches(heads, targets)
         self._note(matches.counts)
         sums = self.layer_sums(outputs, heads, targets, matches)
-        last, count = outputs["layer_logits"].shape[0] - 1, float(matches.counts.sum())
+        last, objects = outputs["layer_logits"].shape[0] - 1, float(matches.counts.sum())
+        return {**self.terms_of(sums, last, objects), "iou": Term(sums["iou"][last], objects, 0.0)}
+
+    def terms_of(self, sums: Sums, last: int, objects: float, pairs: Any = None) -> dict[str, Term]:
+        """The terms that count in the loss.
+
+        Args:
+            sums: see ``layer_sums``; last: number of the last layer.
+            pairs: what the ordinary queries' boxes are divided by; None: ``objects``, as everything else.
+        """
         terms = {}
-        for name in _PARTS:
-            of_last = sums[name][last]
+        for name in self.parts:
+            count, of_last = objects if name == "class" or pairs is None else pairs, sums[name][last]
             terms[name] = Term(of_last, count, self.weights[name])
             terms[name + AUXILIARY] = Term(sums[name].sum() - of_last, count, self.weights[name])
             if self.noise:
-                terms[name + DENOISING] = Term(sums[name + DENOISING].sum(), count, self.weights[name])
-        terms["iou"] = Term(sums["iou"][last], count, 0.0)
+                terms[name + DENOISING] = Term(sums[name + DENOISING].sum(), objects, self.weights[name])
         return terms
 
     def heads(self, outputs: Outputs) -> Judged:
@@ -175,25 +176,20 @@ class VarifocalCriterion(SetCriterion):
     def matches(self, heads: Judged, targets: Targets) -> Matches:
         """The assignments of all heads; the one time that the host waits for the device."""
         boxes = relative(targets.boxes.astype(heads.boxes.dtype), targets.sizes)
-        return self.match(heads.logits, heads.boxes, targets.labels, boxes, targets.box_counts)
-
-    def truth(self, targets: Targets, dtype: paddle.dtype) -> Truth:
-        return Truth(targets.labels, relative(targets.boxes.astype(dtype), targets.sizes), self.num_classes)
+        return self.match(heads.logits, heads.boxes, boxes, targets)
 
     def layer_sums(self, outputs: Outputs, heads: Judged, targets: Targets, matches: Matches) -> Sums:
         """Sums over the batch of each part: ``class``, ``box``, ``giou`` and ``iou`` (heads,), and those with
         ``_denoising`` (layers,), which are divided by the groups of their images."""
-        truth = self.truth(targets, heads.boxes.dtype)
-        wanted = truth.of(to_device(truth.rows_on_host(matches.object_of)))
+        truth = Truth(targets, heads.boxes.dtype, self.num_classes)
+        wanted = truth.of(to_device(truth.rows(matches.object_of)))
         sums = {**self.class_sums(heads, wanted), **box_sums(heads.boxes, wanted)}
         if self.noise:
-            sums.update(self.denoising_sums(judged(outputs, prefix=DENOISING_PREFIX), truth, queries_of(targets)))
+            wanted, weights = truth.of_denoising()
+            heads = judged(outputs, prefix=PREFIX)
+            found = {**self.class_sums(heads, wanted, weights), **box_sums(heads.boxes, wanted, weights)}
+            sums.update({name + DENOISING: value for name, value in found.items()})
         return sums
-
-    def denoising_sums(self, heads: Judged, truth: Truth, queries: DenoisingQueries) -> Sums:
-        wanted, weights = truth.of(truth.rows(queries.objects)), queries.weights.astype(heads.boxes.dtype)
-        sums = {**self.class_sums(heads, wanted, weights), **box_sums(heads.boxes, wanted, weights)}
-        return {name + DENOISING: value for name, value in sums.items()}
 
     def class_sums(self, heads: Judged, wanted: Wanted, weights: paddle.Tensor | None = None) -> Sums:
         """``class``, the varifocal loss: a query is to say how well its own box overlaps its object, and 0 for other
@@ -224,14 +220,3 @@ def box_sums(boxes: paddle.Tensor, wanted: Wanted, weights: paddle.Tensor | None
     distance = (boxes - wanted.boxes).abs().sum(axis=-1) * share  # (L, N, Q)
     overlap = (1.0 - generalised_iou(corners(boxes), corners(wanted.boxes))) * share
     return {"box": distance.sum(axis=[1, 2]), "giou": overlap.sum(axis=[1, 2])}
-
-
-def queries_of(targets: Targets) -> DenoisingQueries:
-    """The denoising queries of a batch.
-
-    Raises:
-        ValueError: it was collated without.
-    """
-    if targets.denoising is None:
-        raise ValueError("a batch for a network that learns from denoising queries has none: see Targets.denoising")
-    return targets.denoising

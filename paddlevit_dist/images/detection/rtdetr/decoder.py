@@ -1,9 +1,9 @@
 """RT-DETR's decoder: queries look at each other and at a few points of the maps, and their boxes move from layer to
-layer.
+layer; and D-FINE's, in which each side of a box is a distribution over distances that every layer refines.
 
 Sources: Zhu et al., Deformable DETR, ICLR 2021, arXiv 2010.04159, section 4.1 and equation 3; Zhao et al., DETRs Beat
-YOLOs on Real-time Object Detection, CVPR 2024; Lv et al., RT-DETRv2, arXiv 2407.17140, section 2. Names are those of
-transformers 5.
+YOLOs on Real-time Object Detection, CVPR 2024; Lv et al., RT-DETRv2, arXiv 2407.17140, section 2; Peng et al., D-FINE,
+ICLR 2025, arXiv 2410.13842, section 4, with the authors' ``dfine_decoder.py``. Names are those of transformers 5.
 """
 
 import math
@@ -18,13 +18,17 @@ from paddle.nn import functional as F
 from ....runtime.transfers import constant
 from ...models.attention import head_dim
 from ...models.layers import LayerNorm, Linear
-from ..detector import dense, single_or_double, without_gradient, zeros
-from ..detr.transformer import xavier
+from ..detector import Outputs, single_or_double, without_gradient, zeros
+from ..detr.transformer import HeadMlp, xavier
 from .deformable import PointSampling, Sizes
+from .distributions import Bins
 from .encoder import Attention, Mlp
 
 _EPSILON = 1e-5
+_SCALE = 0.5  # of the points' offsets, in sizes of the box
 _LEAST = 1e-5  # of a share and of its complement, before the logarithm
+_FARTHEST = 10.0  # of a number of a position of D-FINE's
+_HIGHEST, _QUALITY_DIM = 4, 64  # shares of a side's bins that tell how sure it is; of the layer that judges them
 _RARE = 0.01  # how likely a class is to a new classifier
 
 
@@ -33,30 +37,11 @@ class Points(NamedTuple):
 
     Attributes:
         numbers: of points on each level.
-        scale: of their offsets, in sizes of the box.
         is_discrete: the nearest cell is taken, without interpolation (RT-DETRv2).
     """
 
     numbers: tuple[int, ...]
-    scale: float = 0.5
     is_discrete: bool = False
-
-
-class HeadMlp(nn.Layer):
-    """Linear layers with ReLUs between them; the last begins at zero if it ``starts_at_zero``."""
-
-    def __init__(self, inputs: int, hidden: int, outputs: int, layers: int, starts_at_zero: bool = False):
-        super().__init__()
-        dims = [inputs, *[hidden] * (layers - 1), outputs]
-        self.layers = nn.LayerList([dense(before, after) for before, after in zip(dims, dims[1:])])
-        if starts_at_zero:
-            for parameter in self.layers[-1].parameters():
-                nn.initializer.Constant(0.0)(parameter)
-
-    def forward(self, x):
-        for layer in self.layers[:-1]:
-            x = F.relu(layer(x))
-        return self.layers[-1](x)
 
 
 class DeformableAttention(nn.Layer):
@@ -94,15 +79,14 @@ class DeformableAttention(nn.Layer):
         per_head = [-1, number, self._heads, sum(self._points.numbers)]
         offsets = single_or_double(self.sampling_offsets(queries)).reshape([*per_head, 2])
         weights = F.softmax(single_or_double(self.attention_weights(queries)).reshape(per_head), axis=-1)
-        shares = constant(_shares, self._points).astype(offsets.dtype)  # (points, 1)
+        shares = constant(_shares, self._points.numbers).astype(offsets.dtype)  # (points, 1)
         boxes = references.astype(offsets.dtype).unsqueeze([2, 3])  # (batch, queries, 1, 1, 4)
         places = boxes[..., :2] + offsets * shares * boxes[..., 2:]
         return self.output_proj(self.sampling(values, sizes, places, weights))
 
 
-def _shares(points: Points) -> np.ndarray:
-    numbers = np.repeat(np.array(points.numbers, np.float64), points.numbers)
-    return (points.scale / numbers)[:, None]
+def _shares(numbers: tuple[int, ...]) -> np.ndarray:
+    return (_SCALE / np.repeat(np.array(numbers, np.float64), numbers))[:, None]
 
 
 def _stars(heads: int, numbers: Sequence[int]) -> np.ndarray:
@@ -114,58 +98,58 @@ def _stars(heads: int, numbers: Sequence[int]) -> np.ndarray:
     return (directions[:, None] * steps[None, :, None]).reshape(-1).astype(np.float32)
 
 
+class Gate(nn.Layer):
+    """How much of what came and of what attention found goes on."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.gate = Linear(2 * dim, 2 * dim, weight_attr=zeros(), bias_attr=zeros())
+        self.norm = LayerNorm(dim, epsilon=_EPSILON)
+
+    def forward(self, x, found):
+        own, other = F.sigmoid(self.gate(paddle.concat([x, found], axis=-1))).chunk(2, axis=-1)
+        return self.norm(own * x + other * found)
+
+
 class DecoderLayer(nn.Layer):
-    def __init__(self, dim: int, num_heads: int, feedforward: int, points: Points):
+    """Args:
+    is_fine: D-FINE's, with a gate behind the attention to points, which reads the maps as they are.
+    """
+
+    def __init__(self, dim: int, num_heads: int, feedforward: int, points: Points, is_fine: bool = False):
         super().__init__()
         self.self_attn = Attention(dim, num_heads)
         self.self_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
-        self.encoder_attn = DeformableAttention(dim, num_heads, points)
-        self.encoder_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
+        self.encoder_attn = DeformableAttention(dim, num_heads, points, has_values=not is_fine)
+        self.is_fine = is_fine
+        if is_fine:
+            self.gateway = Gate(dim)
+        else:
+            self.encoder_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
         self.mlp = Mlp(dim, feedforward, F.relu)
         self.final_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
 
     def forward(self, x, position, references, memory, sizes: Sizes, blocked: paddle.Tensor | None = None):
         """(batch, queries, dim) of ``x``; see ``Attention`` and ``DeformableAttention``."""
         x = self.self_attn_layer_norm(x + self.self_attn(x, position, blocked))
-        x = self.encoder_attn_layer_norm(x + self.encoder_attn(x + position, references, memory, sizes))
+        found = self.encoder_attn(x + position, references, memory, sizes)
+        x = self.gateway(x, found) if self.is_fine else self.encoder_attn_layer_norm(x + found)
         return self.final_layer_norm(x + self.mlp(x))
 
 
-class Found(NamedTuple):
-    """What L layers of a decoder say of the queries (batch, queries); boxes are centre, width and height as shares.
-
-    Attributes:
-        logits: (L, batch, queries, classes).
-        boxes: (L, batch, queries, 4).
-        corners: D-FINE: (L, batch, queries, 4 * bins), of the distances of the sides.
-        first_logits, first_boxes, references: D-FINE: of the first layer's plain head, (batch, queries, ...), and its
-            boxes without gradient.
-    """
-
-    logits: paddle.Tensor
-    boxes: paddle.Tensor
-    corners: paddle.Tensor | None = None
-    first_logits: paddle.Tensor | None = None
-    first_boxes: paddle.Tensor | None = None
-    references: paddle.Tensor | None = None
-
-
 class Decoder(nn.Layer):
-    """RT-DETR's.
+    """RT-DETR's, with classifiers of one class until the network has others."""
 
-    Args:
-        classes: of the classifier of each layer.
-    """
-
-    def __init__(self, dim: int, num_heads: int, feedforward: int, layers: int, points: Points, classes: int):
+    def __init__(self, dim: int, num_heads: int, feedforward: int, layers: int, points: Points):
         super().__init__()
         self.layers = nn.LayerList([DecoderLayer(dim, num_heads, feedforward, points) for _ in range(layers)])
         self.query_pos_head = HeadMlp(4, 2 * dim, dim, 2)
-        self.class_embed = nn.LayerList([classifier(dim, classes) for _ in range(layers)])
+        self.class_embed = nn.LayerList([classifier(dim, 1) for _ in range(layers)])
         self.bbox_embed = nn.LayerList([HeadMlp(dim, dim, 4, 3, starts_at_zero=True) for _ in range(layers)])
 
-    def forward(self, x, starts, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Found:
-        """Decode queries.
+    def forward(self, x, starts, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Outputs:
+        """What each of L layers says of the queries: ``layer_logits`` (L, batch, queries, classes) and ``layer_boxes``
+        (L, batch, queries, 4), centre, width and height as shares.
 
         Args:
             x: (batch, queries, dim).
@@ -185,7 +169,69 @@ class Decoder(nn.Layer):
             logits.append(classify(x))
             before = F.sigmoid(step + before_sigmoid(references))
             references = without_gradient(before)
-        return Found(paddle.stack(logits), paddle.stack(boxes))
+        return {"layer_logits": paddle.stack(logits), "layer_boxes": paddle.stack(boxes)}
+
+
+class Quality(nn.Layer):
+    """What the sharpness of a box's sides adds to the logits of its classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reg_conf = HeadMlp(4 * (_HIGHEST + 1), _QUALITY_DIM, 1, 2, starts_at_zero=True)
+
+    def forward(self, corners):
+        """(..., 1) of (..., 4 * bins), float32 or float64."""
+        shares = F.softmax(corners.reshape([*corners.shape[:-1], 4, -1]), axis=-1)
+        highest = paddle.topk(shares, _HIGHEST, axis=-1)[0]  # (..., 4, 4)
+        return self.reg_conf(paddle.concat([highest, highest.mean(-1, keepdim=True)], axis=-1).flatten(-2))
+
+
+class FineDecoder(nn.Layer):
+    """As ``Decoder``; ``bins`` are of the distances of sides."""
+
+    def __init__(self, dim: int, num_heads: int, feedforward: int, layers: int, points: Points, bins: Bins):
+        super().__init__()
+        self._bins = bins
+        self.layers = nn.LayerList([DecoderLayer(dim, num_heads, feedforward, points, True) for _ in range(layers)])
+        self.query_pos_head = HeadMlp(4, 2 * dim, dim, 2)
+        self.pre_bbox_head = HeadMlp(dim, dim, 4, 3, starts_at_zero=True)
+        self.lqe_layers = nn.LayerList([Quality() for _ in range(layers)])
+        self.class_embed = nn.LayerList([classifier(dim, 1) for _ in range(layers)])
+        self.bbox_embed = nn.LayerList(
+            [HeadMlp(dim, dim, 4 * (bins.number + 1), 3, starts_at_zero=True) for _ in range(layers)]
+        )
+
+    def forward(self, x, starts, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Outputs:
+        """As ``Decoder.forward``, with ``layer_corners`` (L, batch, queries, 4 * bins), of the distances of the sides;
+        ``first_logits`` and ``first_boxes`` (batch, queries, ...) of the first layer's plain head, and ``references``,
+        its boxes without gradient."""
+        references = F.sigmoid(single_or_double(starts))
+        first_boxes = first_logits = anchors = None
+        seen, corners = 0.0, 0.0  # of the layer before
+        parts = []
+        heads = zip(self.layers, self.class_embed, self.bbox_embed, self.lqe_layers)
+        for layer, classify, refine, judge in heads:
+            position = paddle.clip(self.query_pos_head(references.astype(x.dtype)), -_FARTHEST, _FARTHEST)
+            x = layer(x, position, references, memory, sizes, blocked)
+            if anchors is None:
+                first_boxes = F.sigmoid(single_or_double(self.pre_bbox_head(x)) + before_sigmoid(references))
+                first_logits, anchors = classify(x), without_gradient(first_boxes)
+            corners = single_or_double(refine(x + seen)) + corners
+            boxes = self._boxes(anchors, corners)
+            parts.append((classify(x) + judge(corners), boxes, corners))
+            references, seen = without_gradient(boxes), without_gradient(x)
+        names = ("layer_logits", "layer_boxes", "layer_corners")
+        outputs = {name: paddle.stack(part) for name, part in zip(names, zip(*parts))}
+        return {**outputs, "first_logits": first_logits, "first_boxes": first_boxes, "references": anchors}
+
+    def _boxes(self, anchors, corners):
+        """(..., 4) of boxes (..., 4) and distributions (..., 4 * bins) of what their sides are away from them."""
+        shares = F.softmax(corners.reshape([*corners.shape[:-1], 4, -1]), axis=-1)
+        table = constant(Bins.distances, self._bins).astype(shares.dtype)
+        ways = (shares * table).sum(-1) + 0.5 * self._bins.reg_scale  # left, top, right, bottom
+        unit = anchors[..., 2:] / self._bins.reg_scale
+        low, high = anchors[..., :2] - ways[..., :2] * unit, anchors[..., :2] + ways[..., 2:] * unit
+        return paddle.concat([(low + high) / 2, high - low], axis=-1)
 
 
 def classifier(dim: int, classes: int) -> nn.Layer:

@@ -13,12 +13,16 @@ from paddle.nn import functional as F
 Sizes = Sequence[tuple[int, int]]  # height and width of the maps, the finest first
 
 
+Levels = Sequence[tuple[int, int, int]]  # height and width of each map, and its number of points
+
+
 class PointSampling(nn.Layer):
-    """``sample`` as a layer, which ``cpu_kernels`` replaces by a compiled loop.
+    """The weighted sum of the points of each head of each query, which ``cpu_kernels`` replaces by a compiled loop.
 
     Args:
-        numbers: of points on each map.
-        is_discrete: see ``sample``.
+        numbers: of points on each map, whose points come one after the other.
+        is_discrete: the value of the cell that a point lies in, the nearest of the map for those outside; places then
+            have no gradient.
     """
 
     def __init__(self, numbers: Sequence[int], is_discrete: bool = False):
@@ -26,36 +30,19 @@ class PointSampling(nn.Layer):
         self.numbers, self.is_discrete = tuple(numbers), is_discrete
 
     def forward(self, values, sizes: Sizes, places, weights):
-        return sample(values, sizes, places, weights, self.numbers, self.is_discrete)
+        """(batch, queries, heads * dim) in the type of ``values``; computed in that of ``places``. It waits for no
+        device.
 
-
-def sample(
-    values: paddle.Tensor,
-    sizes: Sizes,
-    places: paddle.Tensor,
-    weights: paddle.Tensor,
-    numbers: Sequence[int],
-    is_discrete: bool = False,
-) -> paddle.Tensor:
-    """What each head of each query finds: the weighted sum of its points, (batch, queries, heads * dim) in the type of
-    ``values``; computed in that of ``places``. It waits for no device.
-
-    Args:
-        values: (batch, cells of all maps, heads, dim), row by row.
-        sizes: of the maps.
-        places: (batch, queries, heads, points, 2), across and down as shares of the map: 0 is the outer edge of its
-            first cell, 1 that of its last. Beyond, values are 0. float32 or float64.
-        weights: (batch, queries, heads, points), of the type of ``places``.
-        numbers: of points on each map, whose points come one after the other.
-        is_discrete: the value of the cell that a point lies in, the nearest of the map for those outside; places then
-            have no gradient.
-    """
-    levels = [(*size, number) for size, number in zip(sizes, numbers)]
-    found = (_nearest if is_discrete else _between)(values.astype(places.dtype), places, weights, levels)
-    return found.astype(values.dtype)
-
-
-Levels = Sequence[tuple[int, int, int]]  # height and width of each map, and its number of points
+        Args:
+            values: (batch, cells of all maps, heads, dim), row by row.
+            sizes: of the maps.
+            places: (batch, queries, heads, points, 2), across and down as shares of the map: 0 is the outer edge of its
+                first cell, 1 that of its last. Beyond, values are 0. float32 or float64.
+            weights: (batch, queries, heads, points), of the type of ``places``.
+        """
+        levels = [(*size, number) for size, number in zip(sizes, self.numbers)]
+        found = (_nearest if self.is_discrete else _between)(values.astype(places.dtype), places, weights, levels)
+        return found.astype(values.dtype)
 
 
 def _between(values, places, weights, levels: Levels):

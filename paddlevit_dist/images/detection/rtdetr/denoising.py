@@ -15,7 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import paddle
 
-BATCH_PREFIX = "denoising_"  # of their arrays in a batch
+PREFIX = "denoising_"  # of their arrays in a batch, and of a network's outputs for them
+_REPLACED = 0.25  # of the labels, by any class
+_FARTHEST = 0.5  # that a corner of a positive one moves, in sides; a negative one's moves up to twice as far
 _LEAST = 1e-5  # of a share and of its complement, before the logarithm
 
 
@@ -37,16 +39,11 @@ class ContrastiveNoise(NamedTuple):
     Attributes:
         classes: of the data.
         queries: pairs of a positive and a negative query in an image, about; an image with more objects has one group.
-        label_share: of the labels, twice those that are replaced by any class.
-        box_scale: the most that a corner of a positive one moves, in halves of its sides; a negative one's moves
-            between once and twice as far.
         mirrors: a box that noise turns inside out is mirrored, as with D-FINE's authors; otherwise it has no width.
     """
 
     classes: int
     queries: int = 100
-    label_share: float = 0.5
-    box_scale: float = 1.0
     mirrors: bool = False
 
     def draw(
@@ -65,12 +62,12 @@ class ContrastiveNoise(NamedTuple):
         sides = np.tile(corners[..., 2:] - corners[..., :2], 2)
         moved = generator.random(corners.shape) + np.array([0.0, 1.0]).reshape(2, 1, 1)  # positive, negative
         moved *= generator.choice([-1.0, 1.0], corners.shape)
-        corners = np.clip(corners + moved * sides * (0.5 * self.box_scale), 0, 1).reshape(-1, 4)
+        corners = np.clip(corners + moved * sides * _FARTHEST, 0, 1).reshape(-1, 4)
         spread = corners[:, 2:] - corners[:, :2]
         spread = np.abs(spread) if self.mirrors else np.maximum(spread, 0)
         centred = np.concatenate([(corners[:, :2] + corners[:, 2:]) / 2, spread], axis=1)
         own = np.tile(np.asarray(labels, np.int64), groups * 2)
-        is_replaced = generator.random(len(own)) < self.label_share / 2
+        is_replaced = generator.random(len(own)) < _REPLACED
         own = np.where(is_replaced, generator.integers(self.classes, size=len(own)), own)
         return DrawnNoise(own, _before_sigmoid(centred))
 
@@ -99,7 +96,7 @@ class ContrastiveNoise(NamedTuple):
                 batch["groups"][row] = positions // (2 * number)
                 batch["objects"][row] = np.where((inside < number) & (positions < used), inside, most)
                 batch["weights"][row, :used] = 2 * number / used
-        return {BATCH_PREFIX + name: array for name, array in batch.items()}
+        return {PREFIX + name: array for name, array in batch.items()}
 
 
 class DenoisingQueries(NamedTuple):
@@ -122,7 +119,7 @@ class DenoisingQueries(NamedTuple):
     @classmethod
     def of(cls, batch: Mapping[str, paddle.Tensor]) -> "DenoisingQueries":
         """Those of a collated batch."""
-        return cls(*(batch[f"{BATCH_PREFIX}{name}"] for name in cls._fields))
+        return cls(*(batch[PREFIX + name] for name in cls._fields))
 
     def blocked(self, ordinary: int) -> paddle.Tensor:
         """Which query must not see which, float32 (N, D + ordinary, D + ordinary): 1 where the row's must not see the

@@ -202,8 +202,8 @@ class HybridEncoder(nn.Layer):
     """Maps of one width from a backbone's, each of which has seen all others.
 
     Args:
-        dim: of the maps; levels: how many; attended: which of them attention works on.
-        layers, num_heads, feedforward: of the attention.
+        dim: of the maps; levels: how many.
+        layers, num_heads, feedforward: of the attention, which works on the coarsest.
         blocks: of a CSP layer; expansion: see ``CspLayer`` and ``ElanLayer``.
         is_fine: D-FINE's blocks.
     """
@@ -212,7 +212,6 @@ class HybridEncoder(nn.Layer):
         self,
         dim: int,
         levels: int,
-        attended: Sequence[int],
         layers: int,
         num_heads: int,
         feedforward: int,
@@ -221,8 +220,7 @@ class HybridEncoder(nn.Layer):
         is_fine: bool,
     ):
         super().__init__()
-        self._attended = tuple(attended)
-        self.aifi = nn.LayerList([Aifi(dim, layers, num_heads, feedforward) for _ in attended])
+        self.aifi = nn.LayerList([Aifi(dim, layers, num_heads, feedforward)])
         steps = range(levels - 1)
 
         def fuse() -> nn.Layer:
@@ -238,10 +236,7 @@ class HybridEncoder(nn.Layer):
     def forward(self, maps: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
         """Maps (batch, dim, height, width) from the finest on, of the same kind; each is half as large as the one
         before."""
-        maps = list(maps)
-        for place, attention in zip(self._attended, self.aifi):
-            maps[place] = attention(maps[place])
-        down = [maps[-1]]  # from the coarsest on
+        down = [self.aifi[0](maps[-1])]  # from the coarsest on
         for finer, lateral, block in zip(reversed(maps[:-1]), self.lateral_convs, self.fpn_blocks):
             down[-1] = lateral(down[-1])
             above = F.interpolate(down[-1], scale_factor=2, mode="nearest").astype(finer.dtype)

@@ -3,7 +3,7 @@
 Source: Peng et al., D-FINE, ICLR 2025, sections 4.2 and 4.3, with the authors' DFINECriterion.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import paddle
@@ -15,23 +15,9 @@ from ....tasks.task import Term
 from ..boxes import corners, iou
 from ..detector import Outputs, Targets, single_or_double
 from ..detr.criterion import Matches
-from .criterion import (
-    AUXILIARY,
-    DENOISING,
-    DENOISING_PREFIX,
-    Judged,
-    Sums,
-    Truth,
-    VarifocalCriterion,
-    Wanted,
-    box_sums,
-    judged,
-    queries_of,
-)
-from .denoising import DenoisingQueries
+from .criterion import AUXILIARY, DENOISING, Judged, Sums, Truth, VarifocalCriterion, Wanted, box_sums, judged
+from .denoising import PREFIX
 from .distributions import Bins, bin_entropy, distillation
-
-_SUMMED = ("box", "giou", "fine")  # over pairs of the union
 
 
 class FineCriterion(VarifocalCriterion):
@@ -50,6 +36,9 @@ class FineCriterion(VarifocalCriterion):
         options: as ``VarifocalCriterion`` takes them.
     """
 
+    communicates = True
+    parts = ("class", "box", "giou", "fine")  # all but the first over pairs of the union
+
     def __init__(
         self,
         num_classes: int,
@@ -64,9 +53,8 @@ class FineCriterion(VarifocalCriterion):
         super().__init__(num_classes, queries, layers, normaliser, **options)
         self.weights.update(fine=fine_weight, distill=distill_weight)
         self.bins = bins or Bins()
-        known = [f"class{suffix}" for suffix in self.suffixes]
-        of_noise = [f"{name}{DENOISING}" for name in _SUMMED] if self.noise else []
-        self.count_names = (*known, *of_noise)
+        of_noise = [f"{name}{DENOISING}" for name in self.parts if name != "class"] if self.noise else []
+        self.count_names = (*(f"class{suffix}" for suffix in self.suffixes), *of_noise)
 
     def heads(self, outputs: Outputs) -> Judged:
         """The decoder's layers, the first one's box head, the encoder's choice."""
@@ -74,24 +62,12 @@ class FineCriterion(VarifocalCriterion):
 
     def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
         """As ``VarifocalCriterion``. Every rank must call this."""
-        heads = self.heads(outputs)
-        matches = self.matches(heads, targets)
-        self._note(matches.counts)
-        sums = self.layer_sums(outputs, heads, targets, matches)
-        last, objects, pairs = outputs["layer_logits"].shape[0] - 1, float(matches.counts.sum()), sums.pop("pairs")
-        terms = {}
-        for name in ("class", *_SUMMED):
-            count = objects if name == "class" else pairs
-            of_last = sums[name][last]
-            terms[name] = Term(of_last, count, self.weights[name])
-            terms[name + AUXILIARY] = Term(sums[name].sum() - of_last, count, self.weights[name])
-            if self.noise:
-                terms[name + DENOISING] = Term(sums[name + DENOISING].sum(), objects, self.weights[name])
-        for suffix in ("", *((DENOISING,) if self.noise else ())):  # of all ranks already
-            terms[f"distill{suffix}"] = Term(
-                sums[f"distill{suffix}"].sum() * world_size(), 1.0, self.weights["distill"]
-            )
-        terms["iou"] = Term(sums["iou"][last], objects, 0.0)
+        return super().terms(outputs, targets)
+
+    def terms_of(self, sums: Sums, last: int, objects: float, pairs: Any = None) -> dict[str, Term]:
+        terms, weight = super().terms_of(sums, last, objects, sums["pairs"]), self.weights["distill"]
+        for name in (f"distill{suffix}" for suffix in self.suffixes if suffix != AUXILIARY):  # of all ranks already
+            terms[name] = Term(sums[name].sum() * world_size(), 1.0, weight)
         return terms
 
     def layer_sums(
@@ -103,56 +79,47 @@ class FineCriterion(VarifocalCriterion):
         Args:
             union: int64 (N, Q), the object of each query in the union, M for none; None: ``union_of`` the matches.
         """
-        most = targets.labels.shape[1]
-        union = union_of(matches.object_of, most) if union is None else union
-        truth = self.truth(targets, heads.boxes.dtype)
-        own = matches.object_of
-        parts = [truth.rows_on_host(own).ravel(), truth.rows_on_host(union).ravel(), np.array([(union < most).sum()])]
-        own_rows, shared_rows, pairs = to_device_together(*parts)
-        wanted, shared_wanted = truth.of(own_rows.reshape(own.shape)), truth.of(shared_rows.reshape(union.shape))
-        queries = queries_of(targets) if self.noise else None
-        sizes = self._sizes(pairs, union.size, queries, truth)
-        sums = {**self.class_sums(heads, wanted), **box_sums(heads.boxes, shared_wanted)}
-        sums["pairs"] = sizes.pairs.astype(heads.boxes.dtype)
-        layers = outputs["layer_logits"].shape[0]
-        decoder = Judged(heads.logits[:layers], heads.boxes[:layers])
-        sums.update(self._side_sums(outputs, decoder, shared_wanted, sizes.shares))
-        if queries is not None:
-            heads = judged(outputs, "first", prefix=DENOISING_PREFIX)
-            sums.update(self.denoising_sums(heads, truth, queries))
-            decoder, wanted = Judged(heads.logits[:layers], heads.boxes[:layers]), truth.of(truth.rows(queries.objects))
-            shares, weights = sizes.denoising_shares, queries.weights.astype(heads.boxes.dtype)
-            of_noise = self._side_sums(outputs, decoder, wanted, shares, weights, DENOISING_PREFIX)
-            sums.update({name + DENOISING: value for name, value in of_noise.items()})
+        truth, own = Truth(targets, heads.boxes.dtype, self.num_classes), matches.object_of
+        union = union_of(own, truth.most) if union is None else union
+        number = np.array([(union < truth.most).sum()])
+        rows, shared_rows, pairs = to_device_together(truth.rows(own).ravel(), truth.rows(union).ravel(), number)
+        wanted, shared = truth.of(rows.reshape(own.shape)), truth.of(shared_rows.reshape(union.shape))
+        sums = {**self.class_sums(heads, wanted), **box_sums(heads.boxes, shared)}
+        pairs = pairs.astype("float64")
+        matched_and_others = [pairs, paddle.full([1], union.size, "float64") - pairs]
+        if self.noise:
+            wanted, weights = truth.of_denoising()
+            queries = weights.astype("float64")
+            matched = (wanted.matched.astype("float64") * queries).sum()
+            matched_and_others += [matched.reshape([1]), (queries.sum() - matched).reshape([1])]
+        pairs, shares = self._divided(paddle.concat(matched_and_others))
+        sums["pairs"] = pairs.astype(heads.boxes.dtype)
+        sums.update(self._side_sums(outputs, heads, shared, shares[:2]))
+        if self.noise:
+            heads = judged(outputs, "first", prefix=PREFIX)
+            found = {**self.class_sums(heads, wanted, weights), **box_sums(heads.boxes, wanted, weights)}
+            found.update(self._side_sums(outputs, heads, wanted, shares[2:], weights, PREFIX))
+            sums.update({name + DENOISING: value for name, value in found.items()})
         return sums
 
-    def _sizes(self, pairs: paddle.Tensor, number: int, queries: DenoisingQueries | None, truth: Truth) -> "_Sizes":
-        """What sums are divided by, of all devices.
+    def _divided(self, sizes: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """The pairs of the union on an average device, and what the sums in ``distill`` are multiplied by.
 
         Args:
-            pairs: int64 (1,), of the union on this device; number: of the queries of this device.
+            sizes: float64 (2,) or (4,): queries with an object and others, of the union and of denoising.
         """
-        own = [pairs.astype("float64"), paddle.full([1], number, "float64") - pairs.astype("float64")]
-        if queries is not None:
-            weights = queries.weights.astype("float64")
-            matched = (truth.of(truth.rows(queries.objects)).matched.astype("float64") * weights).sum()
-            own += [matched.reshape([1]), (weights.sum() - matched).reshape([1])]
-        sizes = paddle.concat(own)
         if not is_on_gpu():
             meet()  # gloo ends a run that waits in it for long
         everywhere = all_reduce_sum(sizes.clone())
         sizes = everywhere if self.is_global else sizes
         roots = sizes[:2].sqrt()
-        shares = roots / roots.sum()  # of the matched, of the others
-        shares = paddle.concat([shares] * (len(own) // 2)) / paddle.clip(sizes, min=1.0)
-        if not self.is_global:
-            shares = shares / world_size()
-        return _Sizes(everywhere[0] / world_size(), shares[:2], shares[2:])
+        shares = paddle.concat([roots / roots.sum()] * (len(sizes) // 2)) / paddle.clip(sizes, min=1.0)
+        return everywhere[0] / world_size(), shares if self.is_global else shares / world_size()
 
     def _side_sums(
         self,
         outputs: Outputs,
-        decoder: Judged,
+        heads: Judged,
         wanted: Wanted,
         shares: paddle.Tensor,
         weights: paddle.Tensor | None = None,
@@ -161,34 +128,23 @@ class FineCriterion(VarifocalCriterion):
         """``fine`` (layers,) and ``distill`` (layers - 1,).
 
         Args:
-            decoder: what its layers say; wanted: of its queries.
+            heads: of which the first are the decoder's layers; wanted: of their queries.
             shares: (2,), what the sums of matched and of other queries are multiplied by in ``distill``.
             weights: (N, Q), of the queries.
         """
         logits = single_or_double(outputs[f"{prefix}layer_corners"])
         logits = logits.reshape([*logits.shape[:3], 4, self.bins.number + 1])
+        layers = logits.shape[0]
         with paddle.no_grad():
             target = self.bins.target(outputs[f"{prefix}references"].astype(logits.dtype), wanted.boxes)
-            overlap = iou(corners(decoder.boxes), corners(wanted.boxes)) * wanted.matched  # (L, N, Q)
+            overlap = iou(corners(heads.boxes[:layers]), corners(wanted.boxes)) * wanted.matched  # (L, N, Q)
             weight = paddle.ones_like(wanted.matched) if weights is None else weights
             matched, shares = wanted.matched * weight, shares.astype(logits.dtype)
-            certain = F.sigmoid(decoder.logits[-1]).max(axis=-1) * (1 - wanted.matched)  # (N, Q)
+            certain = F.sigmoid(heads.logits[layers - 1]).max(axis=-1) * (1 - wanted.matched)  # (N, Q)
             of_query = shares[0] * overlap[:-1] * matched + shares[1] * certain * weight
         fine = bin_entropy(logits, target) * (overlap * weight)
         apart = distillation(logits[:-1], logits[-1]) * of_query
         return {"fine": fine.sum(axis=[1, 2]), "distill": apart.sum(axis=[1, 2])}
-
-
-class _Sizes(NamedTuple):
-    """Attributes:
-    pairs: of the union, on an average device, a scalar.
-    shares: (2,), the weight of matched queries in ``distill`` over their number, and of the others over theirs.
-    denoising_shares: (2,), of the denoising queries; none without them.
-    """
-
-    pairs: paddle.Tensor
-    shares: paddle.Tensor
-    denoising_shares: paddle.Tensor
 
 
 def union_of(objects: np.ndarray, most: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....checkpoint.load import from_torch_names
 from ....tasks.model import KeyMap
-from ...models.key_names import rename
+from ...models.key_names import rename, split_projections
 from ..key_names import rows_of_categories
 
 # Outputs of classifiers trained on Objects365, whose categories count from 1; and those of the 80 that COCO has too,
@@ -30,7 +30,6 @@ OBJECTS365_TAKEN = (
     "were taken, in COCO's order"
 )
 
-_PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 _BACKBONE = "model.backbone.model."
 _LAYERS = {"conv": "convolution", "bn": "normalization", "norm": "normalization"}
 
@@ -129,7 +128,7 @@ def from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
 def from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
     """The same for those of lyuwenyu/RT-DETR and Peterande/D-FINE."""
     kept = {name: value for name, value in state.items() if not name.endswith((*_COMPUTED, *_TWICE))}
-    return from_huggingface(rename(_split(kept), (*_BACKBONES, *_NECKS, *_DECODERS)))
+    return from_huggingface(rename(split_projections(kept), (*_BACKBONES, *_NECKS, *_DECODERS)))
 
 
 def from_paddle_detection(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,19 +181,6 @@ def _to_ours(owner: KeyMap) -> KeyMap:
         return from_torch_names(rename(kept, _OURS))
 
     return to_our_names
-
-
-def _split(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The joint projection of queries, keys and values as three: (3 d, d) of PyTorch, (d, 3 d) of Paddle."""
-    result = {}
-    for name, value in state.items():
-        found = re.fullmatch(r"(.*)\.in_proj_(weight|bias)", name)
-        if not found:
-            result[name] = value
-            continue
-        parts = np.split(value, len(_PROJECTIONS), axis=int(np.argmax(value.shape)))
-        result.update({f"{found[1]}.{part}.{found[2]}": own for part, own in zip(_PROJECTIONS, parts)})
-    return result
 
 
 def rows_of_objects365(value: np.ndarray, num_classes: int, is_embedding: bool = False) -> np.ndarray | None:

@@ -12,28 +12,35 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....models import create_model, model_options
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant
 from ....tasks.model import Model
 from ...models.layers import Conv2D, LayerNorm
-from ..detector import Best, Detector, Outputs, Targets, corners_of_best, single_or_double, without_gradient
+from ..detector import (
+    Best,
+    Detector,
+    Outputs,
+    Targets,
+    backbone_of,
+    corners_of_best,
+    options_of,
+    single_or_double,
+    without_gradient,
+)
 from ..detr.criterion import solver
-from ..detr.transformer import xavier
+from ..detr.transformer import HeadMlp, xavier
 from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
-from .decoder import Decoder, Found, HeadMlp, Points, classifier
-from .denoising import BATCH_PREFIX, ContrastiveNoise
+from .decoder import Decoder, FineDecoder, Points, classifier
+from .denoising import PREFIX, ContrastiveNoise
 from .distributions import Bins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
-from .fine_decoder import FineDecoder
 
 _EPSILON = 1e-5
 _ANCHOR = 0.05  # side of the boxes of the finest map's cells; twice as large on each further map
 _EDGE = 0.01  # anchors nearer to the border are not taken
-_OF_BACKBONE = ("frozen_batch_norm", "frozen_stages")
 
 
 class RtDetr(Detector):
@@ -59,6 +66,7 @@ class RtDetr(Detector):
 
     is_exportable = True
     has_no_object = False
+    takes_padding = False  # boxes would be shares of the padded image
     variants = RTDETR
     coco_outputs = 80
     key_maps = key_names.RTDETR
@@ -95,13 +103,19 @@ class RtDetr(Detector):
     ):
         super().__init__()
         fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
-        self.backbone = _backbone(backbone, {**fixed, **(backbone_options or {})})
+        self.backbone = backbone_of(backbone, fixed, backbone_options, feature_levels)
         self.feature_levels, self.in_channels, levels = tuple(feature_levels), 3, len(feature_levels)
         widths = [self.backbone.feature_channels[level] for level in feature_levels]
-        self.side_multiple = self.backbone.feature_strides[feature_levels[-1]]
+        strides = [self.backbone.feature_strides[level] for level in feature_levels]
+        if any(after != 2 * before for before, after in zip(strides, strides[1:])):
+            raise UserError(
+                f"backbone '{backbone}' has maps of strides {', '.join(map(str, strides))}, and RT-DETR fuses maps of "
+                "which each is half as large as the one before: take a ResNet, for example, or a ViT with a pyramid"
+            )
+        self.side_multiple = strides[-1]
         self.encoder_input_proj = nn.LayerList([_projection(width, encoder_dim) for width in widths])
         attention = (encoder_layers, encoder_heads, encoder_feedforward)
-        self.encoder = HybridEncoder(encoder_dim, levels, [levels - 1], *attention, blocks, expansion, is_fine)
+        self.encoder = HybridEncoder(encoder_dim, levels, *attention, blocks, expansion, is_fine)
         is_wide = not (is_fine and encoder_dim == embed_dim)
         self.decoder_input_proj = nn.LayerList(
             [_projection(encoder_dim, embed_dim) if is_wide else nn.Identity() for _ in widths]
@@ -111,10 +125,14 @@ class RtDetr(Detector):
         numbers = (points,) * levels if isinstance(points, int) else tuple(points)
         if len(numbers) != levels:
             raise UserError(f"points {list(numbers)} are of {len(numbers)} maps, and there are {levels}: change them")
-        of_decoder = embed_dim, num_heads, feedforward, decoder_layers, Points(numbers, is_discrete=is_discrete), 1
+        of_decoder = embed_dim, num_heads, feedforward, decoder_layers, Points(numbers, is_discrete)
         self.decoder = FineDecoder(*of_decoder, Bins(bins, up, reg_scale)) if is_fine else Decoder(*of_decoder)
         self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
         self.reset_classifier(num_classes)
+
+    @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
+        return super().build(name, num_classes, image_size, **options_of(cls.variants.get(name, {}), options))
 
     @classmethod
     def criterion(
@@ -145,10 +163,9 @@ class RtDetr(Detector):
             content = paddle.concat([own.astype(content.dtype), content], axis=1)
             begin = paddle.concat([denoising.boxes.astype(starts.dtype), begin], axis=1)
         found = self.decoder(content, begin, memory, grids, blocked)
-        outputs = _named(found, extra, None)
-        outputs.update(encoder_logits=scores, encoder_boxes=chosen)
+        outputs = {**_of_queries(found, extra, None), "encoder_logits": scores, "encoder_boxes": chosen}
         if extra:
-            outputs.update(_named(found, 0, extra, BATCH_PREFIX))
+            outputs.update({PREFIX + name: part for name, part in _of_queries(found, 0, extra).items()})
         return {"logits": outputs["layer_logits"][-1], "boxes": outputs["layer_boxes"][-1], **outputs}
 
     def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:
@@ -224,15 +241,12 @@ class RtDetr(Detector):
         return list(self.decoder.layers)
 
 
-def _named(found: Found, begin: int, end: int | None, prefix: str = "") -> Outputs:
-    """The outputs for the criterion, of the queries from ``begin`` to ``end``."""
-    outputs = {}
-    for name, value in zip(Found._fields, found):  # Paddle 2.6 cannot write down _asdict
-        if value is not None:
-            is_of_all = name in ("logits", "boxes", "corners")
-            part = value[:, :, begin:end] if is_of_all else value[:, begin:end]
-            outputs[f"{prefix}layer_{name}" if is_of_all else prefix + name] = part
-    return outputs
+def _of_queries(found: Outputs, begin: int, end: int | None) -> Outputs:
+    """What a decoder says of the queries from ``begin`` to ``end``."""
+    return {
+        name: value[:, :, begin:end] if name.startswith("layer_") else value[:, begin:end]
+        for name, value in found.items()
+    }
 
 
 def _projection(inputs: int, outputs: int) -> nn.Sequential:
@@ -241,35 +255,23 @@ def _projection(inputs: int, outputs: int) -> nn.Sequential:
     )
 
 
-def _centres(grids: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Boxes of the cells of all maps, float64 (cells, 4), as shares."""
-    boxes = []
+def _cells(grids: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes of the cells of all maps, float64 (cells, 4), as shares; and which may be chosen, bool (cells, 1)."""
+    parts = []
     for level, (height, width) in enumerate(grids):
         rows, columns = np.meshgrid(np.arange(height) + 0.5, np.arange(width) + 0.5, indexing="ij")
         side = np.full(rows.size, _ANCHOR * 2.0**level)
-        boxes.append(np.stack([columns.ravel() / width, rows.ravel() / height, side, side], axis=1))
-    return np.concatenate(boxes)
-
-
-def _is_inside(boxes: np.ndarray) -> np.ndarray:
-    """bool (cells, 1)."""
-    return ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True)
+        parts.append(np.stack([columns.ravel() / width, rows.ravel() / height, side, side], axis=1))
+    boxes = np.concatenate(parts)
+    return boxes, ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True)
 
 
 def _inside(grids: Sequence[tuple[int, int]]) -> np.ndarray:
     """1 for cells that may be chosen, else 0, float32 (1, cells, 1)."""
-    return _is_inside(_centres(grids)).astype(np.float32)[None]
+    return _cells(grids)[1].astype(np.float32)[None]
 
 
 def _anchors(grids: Sequence[tuple[int, int]]) -> np.ndarray:
     """Before the sigmoid; those at the border so large that the sigmoid is 1."""
-    boxes = _centres(grids)
-    return np.where(_is_inside(boxes), np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)
-
-
-def _backbone(name: str, options: dict[str, Any]) -> Model:
-    """The backbone, with those of ``options`` that it has."""
-    known = model_options(name).defaults
-    return create_model(
-        name, num_classes=0, **{key: value for key, value in options.items() if key in known or key not in _OF_BACKBONE}
-    )
+    boxes, is_inside = _cells(grids)
+    return np.where(is_inside, np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)

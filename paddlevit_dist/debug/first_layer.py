@@ -58,8 +58,7 @@ class FirstLayer:
         if broken is not None:
             return [f"weight '{broken}' is not finite before the update"]
         # Whether ranks communicate in a pass: then every one makes the same.
-        in_losses = self._run.task.exchanges_in_step and world_size() > 1
-        self._exchanges = in_losses or communicates_in_forward(model)
+        self._exchanges = communicates_in_forward(model) or (self._run.task.exchanges_in_step and world_size() > 1)
         statistics = TensorCopies(running_statistics(model))
         found: list[NotFinite] = []
         try:

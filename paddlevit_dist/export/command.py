@@ -394,8 +394,7 @@ def _write_together(path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         yield folder
-        # What a folder stands in the way of comes first, before anything has its place.
-        for file in sorted(folder.iterdir(), key=lambda file: not (path.parent / file.name).is_dir()):
+        for file in sorted(folder.iterdir(), key=lambda file: not (path.parent / file.name).is_dir()):  # they fail
             os.replace(file, path.parent / file.name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -28,7 +28,8 @@ class FineCriterion(VarifocalCriterion):
     ``fine`` teaches each distribution the two bins beside the object's side, ``distill`` each layer's the last one's.
     Boxes and ``fine`` are divided by the pairs of the union over all devices, which are known after the forward pass:
     of each micro-batch by itself. So is ``distill``, a mean of matched sides and a mean of all others, weighted by the
-    roots of their numbers; with the normaliser "reference" it is that of each device, as the authors have it.
+    roots of their numbers; with the normaliser "reference" it is that of each device, as the authors have it. Every
+    rank must call ``terms``.
 
     Args:
         fine_weight, distill_weight: of the terms in the loss.
@@ -59,10 +60,6 @@ class FineCriterion(VarifocalCriterion):
     def heads(self, outputs: Outputs) -> Judged:
         """The decoder's layers, the first one's box head, the encoder's choice."""
         return judged(outputs, "first", "encoder")
-
-    def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
-        """As ``VarifocalCriterion``. Every rank must call this."""
-        return super().terms(outputs, targets)
 
     def terms_of(self, sums: Sums, last: int, objects: float, pairs: Any = None) -> dict[str, Term]:
         terms, weight = super().terms_of(sums, last, objects, sums["pairs"]), self.weights["distill"]

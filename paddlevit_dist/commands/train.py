@@ -178,7 +178,7 @@ def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], N
         UserError: there are none, they cannot be fetched, or a training that needs some has none.
     """
     from ..checkpoint.finding import existing, holds_any
-    from ..checkpoint.published import PUBLISHED, is_fetched
+    from ..checkpoint.published import is_fetched
     from ..checkpoint.weights import local_file
 
     def find(source: str) -> None:
@@ -198,8 +198,8 @@ def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], N
     elif model.PRETRAINED_REQUIRED and not config.EVAL:
         raise UserError(
             "this recipe starts from trained weights and none are named (MODEL.PRETRAINED_REQUIRED): add "
-            f"-pretrained=PATH, -pretrained=NAME such as {next(iter(PUBLISHED))}, or take a recipe that starts from "
-            "scratch"
+            "-pretrained=PATH, -pretrained=NAME as `paddlevit-dist inspect --list` has them, or take a recipe that "
+            "starts from scratch"
         )
 
 

@@ -97,7 +97,7 @@ def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder:
     labels = np.zeros(len(dataset), np.int64) if dataset.labels is None else np.asarray(dataset.labels)
     held_out = choose_held_out(dataset, labels, fraction, seed)
     if not held_out.any():
-        raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two images")
+        raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two images, add some")
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
     return kind(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
 

@@ -14,7 +14,7 @@ from ..tasks.dataset import Samples
 class SampleKey(int):
     """Identifies one reading of one sample; all its randomness follows from its three numbers and the run's seed.
 
-    It is the index, so that any data set can be asked for it: ``dataset[key]``.
+    It is the index, so that any data set can be asked for it: ``dataset[key]``. Two are equal if all three are.
     """
 
     epoch: int
@@ -29,6 +29,16 @@ class SampleKey(int):
     def index(self) -> int:
         """The sample, as a plain number."""
         return int(self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SampleKey):
+            return (self.epoch, int(self), self.repeat) == (other.epoch, int(other), other.repeat)
+        return int(self) == other
+
+    def __ne__(self, other: object) -> bool:  # which int has of its own
+        return not self == other
+
+    __hash__ = int.__hash__
 
     def __reduce__(self) -> Any:
         return SampleKey, (self.epoch, int(self), self.repeat)

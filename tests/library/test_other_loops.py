@@ -48,7 +48,8 @@ def test_a_key_is_its_index_and_keeps_its_epoch_and_repeat():
     key = SampleKey(3, 7, 1)
     assert [*range(10)][key] == key.index == 7 and isinstance(key, int) and type(key.index) is int
     again = pickle.loads(pickle.dumps(key))
-    assert (again.epoch, again.index, again.repeat) == (3, 7, 1)
+    assert (again.epoch, again.index, again.repeat) == (3, 7, 1) and again == key
+    assert key != SampleKey(3, 7, 2) and key != SampleKey(4, 7, 1) and len({key, SampleKey(3, 7, 2)}) == 2
 
 
 def test_paddles_loader_has_the_batches_of_a_training():

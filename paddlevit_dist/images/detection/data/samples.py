@@ -91,7 +91,8 @@ def open_samples(
     """
     data = config.DATA
     dataset, notices = open_dataset(config, DetectionDataset, ImagesPart, split, cache_folder)
-    if is_training and not any(dataset.annotations(index).is_learnable.any() for index in range(len(dataset))):
+    is_of_files = is_training and data.DATA_PATH and len(dataset)  # drawn images may be without objects on purpose
+    if is_of_files and not any(dataset.annotations(index).is_learnable.any() for index in range(len(dataset))):
         raise UserError(
             f"dataset {data.DATASET} has no object to learn among its {count(len(dataset), f'{split} image')} at "
             f"{data.DATA_PATH}: expected boxes with an area; are these the files that were annotated?"

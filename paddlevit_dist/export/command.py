@@ -394,7 +394,7 @@ def _write_together(path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         yield folder
-        for file in sorted(folder.iterdir(), key=lambda file: not (path.parent / file.name).is_dir()):  # they fail
+        for file in sorted(folder.iterdir(), key=lambda one: not (path.parent / one.name).is_dir()):  # in the way
             os.replace(file, path.parent / file.name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -45,7 +45,9 @@ class DeviceKind(NamedTuple):
 
     @property
     def replaced(self) -> str:
-        """What another kind lacks, or is not known to have, and what is done."""
+        """What it lacks, or is not known to have, and what is done: a line, empty for GPUs and CPUs."""
+        if not self.is_other:
+            return ""
         lacking = {
             "no SyncBatchNorm (ours, by sums over the devices)": self.native_batch_norm,
             "no float64 in collectives (exchanged by the host)": self.exchanges_float64,
@@ -137,7 +139,7 @@ def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, list[st
             f"give {', '.join([AUTO, *seen])} or {CPU}, or install Paddle's build or plug-in for it (docs/devices.md)"
         )
     kind = kind_of(name)
-    return kind, [*notices, kind.replaced] if kind.is_other else notices
+    return kind, [line for line in (*notices, kind.replaced) if line]
 
 
 def place_of(device: str) -> Any:

@@ -77,7 +77,7 @@ def test_more_than_are_visible_are_refused_with_the_makers_variable(seen, monkey
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     with pytest.raises(UserError, match=r"^-ngpus=4 \(NGPUS\).* 2 visible GPU\(s\).*CUDA_VISIBLE_DEVICES \(now: 2,3\)"):
         plan_processes(4)
-    assert plan_processes(1) == (1, "gpu", False, [])
+    assert [plan_processes(asked) for asked in (1, 2)] == [(1, "gpu", False, []), (2, "gpu", False, [])]
 
 
 def test_without_an_accelerator_too_many_processes_are_noticed(seen):
@@ -102,7 +102,9 @@ def test_the_cpu_is_taken_on_a_machine_with_gpus_as_if_there_were_none(monkeypat
 
 
 def test_this_process_computes_on_a_cpu_that_counts_no_memory():
-    assert device_kinds.current().name == "cpu" and not is_on_gpu()
+    kind = device_kinds.current()
+    assert (kind.name, kind.queues, kind.native_batch_norm, kind.replaced) == ("cpu", False, False, "")
+    assert not is_on_gpu()
     assert device_kinds.most_allocated_bytes() is None and not device_kinds.computes_in("float16")
     assert paddle.to_tensor(1.0, place=device_kinds.place_of("cpu")).place.is_cpu_place()
 

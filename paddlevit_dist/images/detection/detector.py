@@ -194,10 +194,18 @@ class Detector(Model):
         return self.best(outputs).read(original_sizes)
 
 
-def options_of(variant: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` that replace a variant's: another backbone has none of those that are for the variant's own."""
-    usual = variant.get("backbone")
-    return {**({} if options.get("backbone", usual) == usual else {"backbone_options": None}), **options}
+class QueryDetector(Detector):
+    """Base class of detectors whose queries are matched with objects."""
+
+    is_exportable = True
+
+    @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
+        """Build as any model; another backbone than the variant's has none of the options that are for that one."""
+        usual = cls.variants.get(name, {}).get("backbone")
+        if options.get("backbone", usual) != usual:
+            options = {"backbone_options": None, **options}
+        return super().build(name, num_classes, image_size, **options)
 
 
 def backbone_of(name: str, fixed: Mapping[str, Any], own: Mapping[str, Any] | None, levels: Sequence[int]) -> Model:

@@ -17,6 +17,7 @@ CLASSES, SIDE = 3, 64
 # Millions, as the authors' tables round them.
 PUBLISHED = {
     **{"rtdetr_r18vd": 20, "rtdetr_r34vd": 31, "rtdetr_r50vd": 42, "rtdetr_r101vd": 76},
+    **{"rtdetrv2_r18vd": 20, "rtdetrv2_r34vd": 31, "rtdetrv2_r50vd": 42, "rtdetrv2_r101vd": 76},
     **{"dfine_n": 4, "dfine_s": 10, "dfine_m": 19, "dfine_l": 31, "dfine_x": 62},
 }
 

@@ -91,17 +91,16 @@ def open_samples(
     """
     data = config.DATA
     dataset, notices = open_dataset(config, DetectionDataset, ImagesPart, split, cache_folder)
-    is_of_files = is_training and data.DATA_PATH and len(dataset)  # drawn images may be without objects on purpose
-    if is_of_files and not any(dataset.annotations(index).is_learnable.any() for index in range(len(dataset))):
-        raise UserError(
-            f"dataset {data.DATASET} has no object to learn among its {count(len(dataset), f'{split} image')} at "
-            f"{data.DATA_PATH}: expected boxes with an area; are these the files that were annotated?"
-        )
-    if is_training and not data.KEEP_EMPTY:
-        kept = np.flatnonzero(dataset.learnable())
-        left = len(dataset) - len(kept)
-        if left:
-            dataset = _part(dataset, kept, "learnable", cache_folder)
+    if is_training and (data.DATA_PATH or not data.KEEP_EMPTY):
+        learnable = np.flatnonzero(dataset.learnable())
+        left = len(dataset) - len(learnable)
+        if data.DATA_PATH and left and not len(learnable):  # drawn images may be without objects
+            raise UserError(
+                f"dataset {data.DATASET} has no object to learn among its {count(len(dataset), f'{split} image')} at "
+                f"{data.DATA_PATH}: expected boxes with an area; are these the files that were annotated?"
+            )
+        if left and not data.KEEP_EMPTY:
+            dataset = _part(dataset, learnable, "learnable", cache_folder)
             notices.append(f"{count(left, 'training image')} with nothing to learn left out (DATA.KEEP_EMPTY false)")
     if not len(dataset):
         raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")

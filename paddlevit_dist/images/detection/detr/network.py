@@ -13,18 +13,16 @@ from paddle.nn import functional as F
 
 from ....models import model_options
 from ....runtime.errors import UserError
-from ....tasks.model import Model
 from ...models.layers import Conv2D
 from .. import key_names
 from ..detector import (
     Best,
-    Detector,
     Outputs,
+    QueryDetector,
     Targets,
     backbone_of,
     corners_of_best,
     dense,
-    options_of,
     single_or_double,
     uniform,
 )
@@ -35,7 +33,7 @@ from .transformer import Anchors, AtPoints, Cells, HeadMlp, Transformer, cells_o
 _MASKED = -1e9  # exp(-1e9) is 0 in every precision
 
 
-class Detr(Detector):
+class Detr(QueryDetector):
     """Objects as a set that a transformer predicts at once.
 
     The parameters of the backbone begin with ``backbone.``.
@@ -55,7 +53,6 @@ class Detr(Detector):
         anchors: queries begin at points on a grid, and boxes are told from them (see ``Anchors``). The authors' do not.
     """
 
-    is_exportable = True
     variants = DETR
     coco_outputs = key_names.DETR_OUTPUTS
     key_maps = key_names.DETR
@@ -105,10 +102,6 @@ class Detr(Detector):
         self.anchors = Anchors(num_queries) if anchors else None
         self.embed_dim = embed_dim
         self.reset_classifier(num_classes)
-
-    @classmethod
-    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
-        return super().build(name, num_classes, image_size, **options_of(cls.variants.get(name, {}), options))
 
     @classmethod
     def criterion(

@@ -5,7 +5,7 @@ RTDETRCriterion; Zhang et al., VarifocalNet, CVPR 2021, equation 2.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import paddle
@@ -153,16 +153,16 @@ class VarifocalCriterion(SetCriterion):
         last, objects = outputs["layer_logits"].shape[0] - 1, float(matches.counts.sum())
         return {**self.terms_of(sums, last, objects), "iou": Term(sums["iou"][last], objects, 0.0)}
 
-    def terms_of(self, sums: Sums, last: int, objects: float, pairs: Any = None) -> dict[str, Term]:
+    def terms_of(self, sums: Sums, last: int, objects: float) -> dict[str, Term]:
         """The terms that count in the loss.
 
         Args:
             sums: see ``layer_sums``; last: number of the last layer.
-            pairs: what the ordinary queries' boxes are divided by; None: ``objects``, as everything else.
+            objects: what they are divided by; the ordinary queries' boxes by ``pairs`` of ``sums``, if they are there.
         """
         terms = {}
         for name in self.parts:
-            count, of_last = objects if name == "class" or pairs is None else pairs, sums[name][last]
+            count, of_last = objects if name == "class" else sums.get("pairs", objects), sums[name][last]
             terms[name] = Term(of_last, count, self.weights[name])
             terms[name + AUXILIARY] = Term(sums[name].sum() - of_last, count, self.weights[name])
             if self.noise:

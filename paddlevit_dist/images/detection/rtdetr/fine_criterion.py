@@ -61,8 +61,8 @@ class FineCriterion(VarifocalCriterion):
         """The decoder's layers, the first one's box head, the encoder's choice."""
         return judged(outputs, "first", "encoder")
 
-    def terms_of(self, sums: Sums, last: int, objects: float, pairs: Any = None) -> dict[str, Term]:
-        terms, weight = super().terms_of(sums, last, objects, sums["pairs"]), self.weights["distill"]
+    def terms_of(self, sums: Sums, last: int, objects: float) -> dict[str, Term]:
+        terms, weight = super().terms_of(sums, last, objects), self.weights["distill"]
         for name in (f"distill{suffix}" for suffix in self.suffixes if suffix != AUXILIARY):  # of all ranks already
             terms[name] = Term(sums[name].sum() * world_size(), 1.0, weight)
         return terms

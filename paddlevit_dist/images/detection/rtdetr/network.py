@@ -14,16 +14,14 @@ from paddle.nn import functional as F
 
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant
-from ....tasks.model import Model
 from ...models.layers import Conv2D, LayerNorm
 from ..detector import (
     Best,
-    Detector,
     Outputs,
+    QueryDetector,
     Targets,
     backbone_of,
     corners_of_best,
-    options_of,
     single_or_double,
     without_gradient,
 )
@@ -43,7 +41,7 @@ _ANCHOR = 0.05  # side of the boxes of the finest map's cells; twice as large on
 _EDGE = 0.01  # anchors nearer to the border are not taken
 
 
-class RtDetr(Detector):
+class RtDetr(QueryDetector):
     """Objects in real time, in images of one size, of any that 32 divides.
 
     The parameters of the backbone begin with ``backbone.``.
@@ -64,7 +62,6 @@ class RtDetr(Detector):
         bins, up, reg_scale: of D-FINE's distances of sides, see ``Bins``.
     """
 
-    is_exportable = True
     has_no_object = False
     takes_padding = False  # boxes would be shares of the padded image
     variants = RTDETR
@@ -129,10 +126,6 @@ class RtDetr(Detector):
         self.decoder = FineDecoder(*of_decoder, Bins(bins, up, reg_scale)) if is_fine else Decoder(*of_decoder)
         self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
         self.reset_classifier(num_classes)
-
-    @classmethod
-    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
-        return super().build(name, num_classes, image_size, **options_of(cls.variants.get(name, {}), options))
 
     @classmethod
     def criterion(

@@ -19,7 +19,17 @@ from support.untrained import write_untrained_run
 
 from paddlevit_dist.points.data.ply import write_points
 
-TRAIN = [*DIGITS, "-epochs=2", "-ngpus=2", "-batch_size=8", "-seed=3", "TRAIN.BASE_LR", "1e-2", "TRAIN.WARMUP_STEPS", "10"]
+TRAIN = [
+    *DIGITS,
+    "-epochs=2",
+    "-ngpus=2",
+    "-batch_size=8",
+    "-seed=3",
+    "TRAIN.BASE_LR",
+    "1e-2",
+    "TRAIN.WARMUP_STEPS",
+    "10",
+]
 
 
 def run_tool(*words: object) -> Finished:

@@ -57,7 +57,9 @@ def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float
     return ended._replace(results=results)
 
 
-def run_together(calls: dict[str, tuple[str, tuple]], processes: int = 2, timeout: float = HANG_SECONDS) -> dict[str, list]:
+def run_together(
+    calls: dict[str, tuple[str, tuple]], processes: int = 2, timeout: float = HANG_SECONDS
+) -> dict[str, list]:
     """Call several functions (name of the call -> target and arguments), one after the other, in one group.
 
     Returns:
@@ -73,7 +75,11 @@ def run_main(*arguments: str, timeout: float = HANG_SECONDS, **variables: str) -
 
 
 def run_command(
-    command: list[str], timeout: float = HANG_SECONDS, folder: Path | None = None, is_copy: bool = True, **variables: str
+    command: list[str],
+    timeout: float = HANG_SECONDS,
+    folder: Path | None = None,
+    is_copy: bool = True,
+    **variables: str,
 ) -> Finished:
     """Run a command in a session of its own, in ``folder``; fail when it overruns or leaves a process behind.
 

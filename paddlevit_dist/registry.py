@@ -172,11 +172,6 @@ TABLES: dict[str, Sequence[str]] = {
     "image_segmentation": [_IMAGES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
 }
 TABLES = {task: tables for task, tables in TABLES.items() if task in TASKS}
-# Where a table was until it was divided: a program that registers a task may still name it there.
-_FORMER_TABLES = {
-    "paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES,
-    "paddlevit_dist.volumes.settings:TABLE": _LANDMARK_TABLES,
-}
 _BUILT_IN_TABLES = tuple(table for tables in TABLES.values() for table in tables)
 
 # The recipe (-cfg=NAME) that messages suggest for each package, and for datasets that need their own.
@@ -431,8 +426,7 @@ def register_task(
     _register("task", name, target, keys, replace, tables)
     TABLES.pop(name, None)
     if tables is not None:
-        now = (_FORMER_TABLES.get(table, (table,)) if isinstance(table, str) else (table,) for table in tables)
-        TABLES[name] = [table for several in now for table in several]
+        TABLES[name] = list(tables)
 
 
 def register_callback(name: str, target: Target) -> None:
@@ -443,9 +437,6 @@ def register_callback(name: str, target: Target) -> None:
     """
     _require_nameable("callback", name, target, _caller())
     CALLBACKS[name] = target
-
-
-register_observer = register_callback  # its former name
 
 
 def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:

@@ -17,7 +17,7 @@ PLAIN = f"-cfg={Path(__file__).with_name('plain.yaml')}"  # a recipe that sets n
 DIGITS = [PLAIN, *TINY, "-dataset=digits", "-batch_size=64", "-num_workers=0", "-epochs=1", "DATA.IMAGE_CHANNELS", "1"]
 # What a checkpoint's state says besides the position, of a run that has neither evaluated nor skipped anything.
 STATE = {"scaler": {}, "best": None, "global_batch_size": 8, "evaluation_due": False}
-STATE["skipped_updates"] = {"total": 0, "in_a_row": 0}
+STATE |= {"skipped_updates": {"total": 0, "in_a_row": 0}, "undecayed": [], "training_means": None}
 IMAGES = [PLAIN, *TINY, "-dataset=folder", "-batch_size=4", "-num_workers=0", "-epochs=1"]
 
 

@@ -1,0 +1,40 @@
+"""The output folder of a command that is given none, and the advice of a page."""
+
+import html
+import re
+import shlex
+import sys
+
+from support.processes import run_command
+from support.runs import DIGITS, MAIN, last_line, refusal, well
+
+from paddlevit_dist.settings import load
+
+
+def run_in(folder, *words):
+    return run_command([sys.executable, str(MAIN), *DIGITS, *words], timeout=120, folder=folder)
+
+
+def test_each_run_has_its_own_folder_and_a_refused_one_none(tmp_path):
+    outputs = tmp_path / "output"
+    assert "-data_path" in refusal(run_in(tmp_path, "-dataset=folder"))
+    assert not outputs.exists()
+
+    assert "output folder: output/plain (" in well(run_in(tmp_path)).out
+    assert "nothing to do" in last_line(well(run_in(tmp_path, "-resume=auto")))
+    assert "output folder: output/plain_eval (" in well(run_in(tmp_path, "-eval", "-pretrained=output/plain")).out
+    again = ["-eval", "-pretrained=output/plain", f"-cfg={outputs / 'plain' / 'config.yaml'}"]
+    assert "output folder: output/plain_eval-2 (" in well(run_in(tmp_path, *again)).out
+    assert sorted(path.name for path in outputs.iterdir()) == ["plain", "plain_eval", "plain_eval-2"]
+    assert load([f"-cfg={outputs / 'plain' / 'config.yaml'}"]).values.SAVE == "output/plain"
+
+
+def test_the_advice_of_a_page_without_figures_can_be_followed(tmp_path):
+    folder = tmp_path / "my runs"
+    well(run_in(tmp_path, f"-output={folder}", "REPORT", "False"))
+    write = [sys.executable, "-m", "paddlevit_dist", "report", str(folder)]
+    well(run_command(write, timeout=60, folder=tmp_path))
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    advice = html.unescape(re.search(r"make them with: python ([^<]*)", page)[1])
+    well(run_command([sys.executable, *shlex.split(advice)], timeout=120, folder=tmp_path))
+    assert "make them with" not in (folder / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,26 @@
+"""How a training that is asked to stop is started here, and how it ends."""
+
+from pathlib import Path
+
+from support.processes import (
+    Finished,
+    run_workers,
+)
+
+STOPPED = 75
+
+
+def train(output: Path, processes: int, *arguments: str, signals_at: dict = {}) -> Finished:  # noqa: B006
+    words = ["-epochs=2", *arguments]
+    return run_workers(
+        "integration.distributed.stopped_runs:train", str(output), words, signals_at, processes=processes, timeout=120
+    )
+
+
+def saved_by(ended: Finished, name: str = "SIGTERM") -> str:
+    """The checkpoint that a stopped training names in its one line."""
+    assert ended.code == STOPPED, f"exit code {ended.code}\n{ended.out[-2000:]}\n{ended.err[-5000:]}"
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"stopped: asked to stop ({name}): saved "), line
+    assert line.endswith("; the same command with -resume=auto continues from there"), line
+    return line.partition("saved ")[2].partition(";")[0].rpartition("/")[2]

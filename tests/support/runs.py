@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from .processes import ROOT, Finished, run_command, run_main
+from .processes import HANG_SECONDS, ROOT, Finished, run_command, run_main
 
 MAIN = ROOT / "main_multi_gpu.py"
 TINY = ["-image_size=16", "MODEL.PATCH_SIZE", "8", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2"]
@@ -21,7 +21,7 @@ STATE["skipped_updates"] = {"total": 0, "in_a_row": 0}
 IMAGES = [PLAIN, *TINY, "-dataset=folder", "-batch_size=4", "-num_workers=0", "-epochs=1"]
 
 
-def run_first_start(*arguments: str, timeout: float = 120.0) -> Finished:
+def run_first_start(*arguments: str, timeout: float = HANG_SECONDS) -> Finished:
     """Run the entry in a process that it has not prepared itself: it replaces itself once."""
     unprepared = ["env", "-u", "PADDLEVIT_DIST_ENVIRONMENT", "-u", "PYTHONWARNINGS", "-u", "GLOG_minloglevel"]
     return run_command([*unprepared, sys.executable, str(MAIN), *arguments], timeout=timeout)
@@ -42,7 +42,7 @@ def refusal(ended: Finished) -> str:
     return lines[0][len("error: ") :]
 
 
-def refused(*arguments: str, timeout: float = 60.0) -> str:
+def refused(*arguments: str, timeout: float = HANG_SECONDS) -> str:
     """Run the entry with bad input and return its message."""
     return refusal(run_main(*arguments, timeout=timeout))
 

@@ -35,5 +35,5 @@ def run_program(text: str, folder: Path, is_cell: bool = False) -> dict:
     """
     (folder / "program.py").write_text(HEAD + text, encoding="utf-8")
     words = ["-c", HEAD + text] if is_cell else [str(folder / "program.py")]
-    ended = succeeded(run_command([sys.executable, *words], timeout=180, folder=folder, is_copy=False))
+    ended = succeeded(run_command([sys.executable, *words], folder=folder, is_copy=False))
     return json.loads(ended.out.splitlines()[-1])

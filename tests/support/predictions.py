@@ -65,7 +65,7 @@ def end_early(weights: Path, images: Path, folder: Path, after: int, name: str, 
     script = folder / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), str(after), name, str(weights), str(images), "-batch_size=2", *words]
-    return run_command(command, timeout=120, folder=folder)
+    return run_command(command, folder=folder)
 
 
 def assert_same(one: list, other: list) -> None:

@@ -88,7 +88,7 @@ def type_example(root: Path) -> str:
     script = EXAMPLE.replace("/dataset/imagenet", str(root / "image net"))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     unprepared = "unset PADDLEVIT_DIST_ENVIRONMENT PYTHONWARNINGS GLOG_minloglevel PYTHONPATH"
-    ended = well(run_command(["bash", "-c", f"cd '{root}' && {unprepared} && {script}"], timeout=180, PATH=path))
+    ended = well(run_command(["bash", "-c", f"cd '{root}' && {unprepared} && {script}"], PATH=path))
     assert (root / "output" / "vit_base_patch16_224_eval" / "eval_config.yaml").exists()  # below the working folder
     return last_line(ended)
 

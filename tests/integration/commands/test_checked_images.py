@@ -89,6 +89,6 @@ def test_ctrl_c_while_images_are_opened(tmp_path):
     while not list(tmp_path.glob("output/data/folder-train-*.index")) and time.monotonic() < deadline:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 75 and err.startswith("stopped: asked to stop (SIGINT)") and len(err.splitlines()) == 1
     assert "opened" not in out and left_behind(process.pid) == []

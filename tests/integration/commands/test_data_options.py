@@ -95,7 +95,7 @@ def test_other_files_than_the_run_s_are_counted_and_trained_ones_are_not_scored(
 
 def test_a_run_on_prepared_images_says_so(images, output, tmp_path):
     command = [sys.executable, "-m", "paddlevit_dist", "prepare", "images", str(images), str(tmp_path / "small")]
-    well(run_command([*command, "--shorter_side=16", "--workers=1"], timeout=60))
+    well(run_command([*command, "--shorter_side=16", "--workers=1"]))
     arguments = [*IMAGES, "-dataset=tar", f"-data_path={tmp_path / 'small'}", "-ngpus=2", "-num_workers=1"]
     ended = well(run_main(f"-output={output}", *arguments))
     note = f"prepared from {images} with a shorter side of at most 16 pixels, JPEG quality 90"

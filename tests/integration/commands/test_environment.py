@@ -58,7 +58,7 @@ def run(*command, folder=None, path: str = "/usr/bin:/bin", **variables: str) ->
         env={"PATH": path, **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
 
 

@@ -16,7 +16,7 @@ DIGITS = ["-image_size=16", "DATA.IMAGE_CHANNELS", "1"]
 
 def inspect(output, *arguments: str):
     command = [sys.executable, "-m", "paddlevit_dist", "inspect", "data", f"-output={output}", *arguments]
-    return succeeded(run_command(command, timeout=60))
+    return succeeded(run_command(command))
 
 
 def test_the_sheet_shows_the_evaluated_and_the_trained_images(tmp_path):

@@ -23,14 +23,14 @@ def in_shell(setup: str, *words: str) -> list:
 )
 def test_too_low_a_limit_ends_in_one_line_at_the_start(setup, expected, tmp_path):
     arguments = [f"-output={tmp_path / 'output'}", *DIGITS]
-    ended = run_command(in_shell(setup, str(MAIN), *arguments), timeout=60)
+    ended = run_command(in_shell(setup, str(MAIN), *arguments))
     last = ended.err.splitlines()[-1]  # Paddle 2.6 prints one of its own before it raises
     assert ended.code == 2 and last.startswith("error: ") and expected in last and "Traceback" not in ended.err
 
 
 def test_a_low_limit_of_open_files_is_raised_as_far_as_the_user_may(tmp_path):
     arguments = [f"-output={tmp_path}", *[word for word in DIGITS if "num_workers" not in word], "-num_workers=2"]
-    well(run_command(in_shell("ulimit -Sn 20", str(MAIN), *arguments), timeout=120))
+    well(run_command(in_shell("ulimit -Sn 20", str(MAIN), *arguments)))
 
 
 TAKES_TOO_MUCH = """
@@ -53,7 +53,7 @@ sys.exit(run_and_report(work))
 )
 def test_a_limit_that_is_met_later_is_named_too(limit, value, work, expected):
     script = TAKES_TOO_MUCH.format(limit=limit, value=value, work=work)
-    said = refusal(run_command([sys.executable, "-c", script], timeout=60))
+    said = refusal(run_command([sys.executable, "-c", script]))
     assert expected in said and "raise that, or lower" in said
 
 
@@ -103,5 +103,5 @@ def test_shared_memory_that_cannot_be_written_is_named(tmp_path):
     if subprocess.run([*mount, "sh", "true"], capture_output=True).returncode != 0:
         pytest.skip("this machine lets nobody mount a file system of their own")
     words = [sys.executable, str(MAIN), f"-output={tmp_path / 'output'}", *DIGITS, "-ngpus=2"]
-    message = refusal(run_command([*mount, "sh", *words], timeout=60))
+    message = refusal(run_command([*mount, "sh", *words]))
     assert "Read-only file system" in message and "several processes need /dev/shm" in message

@@ -12,7 +12,7 @@ from paddlevit_dist.settings import load
 
 
 def run_in(folder, *words):
-    return run_command([sys.executable, str(MAIN), *DIGITS, *words], timeout=120, folder=folder)
+    return run_command([sys.executable, str(MAIN), *DIGITS, *words], folder=folder)
 
 
 def test_each_run_has_its_own_folder_and_a_refused_one_none(tmp_path):
@@ -33,8 +33,8 @@ def test_the_advice_of_a_page_without_figures_can_be_followed(tmp_path):
     folder = tmp_path / "my runs"
     well(run_in(tmp_path, f"-output={folder}", "REPORT", "False"))
     write = [sys.executable, "-m", "paddlevit_dist", "report", str(folder)]
-    well(run_command(write, timeout=60, folder=tmp_path))
+    well(run_command(write, folder=tmp_path))
     page = (folder / "report.html").read_text(encoding="utf-8")
     advice = html.unescape(re.search(r"make them with: python ([^<]*)", page)[1])
-    well(run_command([sys.executable, *shlex.split(advice)], timeout=120, folder=tmp_path))
+    well(run_command([sys.executable, *shlex.split(advice)], folder=tmp_path))
     assert "make them with" not in (folder / "report.html").read_text(encoding="utf-8")

@@ -43,7 +43,7 @@ def test_mistakes_are_one_line(project, words, message):
     (project / "time.py").touch()
     (project / "other_model.py").write_text((project / "my_model.py").read_text())
 
-    said = refusal(run_command([*ENTRY, "train", *words.split()], timeout=60, folder=project))
+    said = refusal(run_command([*ENTRY, "train", *words.split()], folder=project))
 
     assert said.startswith(message.format(project))
 
@@ -51,7 +51,7 @@ def test_mistakes_are_one_line(project, words, message):
 def test_an_exception_of_the_module_shows_where_it_was_raised_after_one_line(project):
     (project / "broken.py").write_text("import missing_library\n")
 
-    ended = run_command([*ENTRY, "inspect", "vit", "-import=broken.py"], timeout=60, folder=project)
+    ended = run_command([*ENTRY, "inspect", "vit", "-import=broken.py"], folder=project)
 
     first, *lines = ended.err.splitlines()
     assert ended.code == 2
@@ -101,7 +101,7 @@ if __name__ == "__main__":
 def test_what_a_program_registers_inside_its_guard_is_handed_over_or_explained(tmp_path):
     (tmp_path / "program.py").write_text(GUARDED)
 
-    lines = well(run_command(["env", sys.executable, "program.py"], timeout=60, folder=tmp_path)).out.splitlines()
+    lines = well(run_command(["env", sys.executable, "program.py"], folder=tmp_path)).out.splitlines()
 
     explained = (
         "is registered in the main process only: worker processes do not run what program.py has inside `if __name__ "
@@ -124,7 +124,7 @@ def test_installed_packages_join_by_an_entry_point_and_a_broken_one_is_told(tmp_
     )
 
     ended = run_command(
-        ["env", *ENTRY, "inspect", "--list", "acme"], timeout=60, PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)])
+        ["env", *ENTRY, "inspect", "--list", "acme"], PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)])
     )
 
     assert (ended.code, ended.out.split()) == (0, ["acme_net", "acme.net"])

@@ -212,7 +212,7 @@ def test_ctrl_c_leaves_finished_scenes_only_and_the_same_command_goes_on(tmp_pat
     while not list(output.glob("scenes/*.scene")) and time.monotonic() < deadline:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
     assert err == "interrupted; finished scenes are kept, the same command continues\n"
     assert left_behind(process.pid) == []

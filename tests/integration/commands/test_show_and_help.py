@@ -64,7 +64,7 @@ except SystemExit as end:
     ids=["-h", "--help", "unknown key", "unknown flag", "missing file", "another task's key"],
 )
 def test_help_and_wrong_options_do_not_import_paddle(arguments, code):
-    ended = run_command([sys.executable, "-c", PROBE, str(MAIN), *arguments], timeout=30, is_copy=False)
+    ended = run_command([sys.executable, "-c", PROBE, str(MAIN), *arguments], is_copy=False)
     assert ended.out.splitlines()[-1] == f"code {code} paddle False numpy False"
     assert len(ended.err.splitlines()) == (1 if code else 0)
 

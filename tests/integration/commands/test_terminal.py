@@ -32,7 +32,7 @@ def test_bar_and_values_fit_80_columns_and_lines_stay_whole(tmp_path):
     except OSError:  # how Linux says that the last process has closed the terminal
         pass
     os.close(reading)
-    assert run.wait(timeout=60) == 0
+    assert run.wait(timeout=600) == 0
     pieces = re.split(r"[\r\n]+|\x1b\[A", shown.decode())
     bars = [piece for piece in pieces if re.match(r"epoch 1/1 +\d+%\|", piece)]
     values = [piece for piece in pieces if re.match(r"loss [\d.]+  [\d.e+]+ images/s  ", piece)]
@@ -62,7 +62,7 @@ def test_enter_starts_the_recipe_that_fits_a_folder_of_images(tmp_path, answer, 
                 os.write(person, answer.encode())
     os.close(person)
     said = shown.decode()
-    assert run.wait(timeout=60) == 2
+    assert run.wait(timeout=600) == 2
     assert "The recipe for that is finetune_pictures: ViT-S/16 fine-tuned on your own images" in said
     assert ("error: no weights at nowhere" in said) == starts
     assert ("error: -data_path 'my_data': no recipe is named: add -cfg=finetune_pictures" in said) != starts
@@ -89,7 +89,7 @@ def test_an_interruption_is_an_event_and_a_line_of_the_log(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)  # until the first epoch was told
     os.killpg(run.pid, signal.SIGINT)  # as a terminal sends it: to all processes
-    run.communicate(timeout=60)
+    run.communicate(timeout=600)
     assert run.returncode == 75
     events = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert events[-1]["kind"] == "interruption" and events[-1]["reason"] == "asked to stop (SIGINT)"

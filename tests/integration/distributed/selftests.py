@@ -12,6 +12,6 @@ GRAY = ["DATA.IMAGE_CHANNELS", "1"]
 
 def selftest(output: Path, *arguments: str) -> Finished:
     command = [sys.executable, str(SCRIPT), "-selftest", "-ngpus=2", f"-output={output}", *arguments]
-    ended = run_command(command, timeout=300)
+    ended = run_command(command)
     assert not output.exists(), "it writes nothing"
     return ended

@@ -13,7 +13,7 @@ STOPPED = 75
 def train(output: Path, processes: int, *arguments: str, signals_at: dict = {}) -> Finished:  # noqa: B006
     words = ["-epochs=2", *arguments]
     return run_workers(
-        "integration.distributed.stopped_runs:train", str(output), words, signals_at, processes=processes, timeout=120
+        "integration.distributed.stopped_runs:train", str(output), words, signals_at, processes=processes
     )
 
 

@@ -26,7 +26,7 @@ LAUNCH = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2"]
 def test_collectives_in_a_users_own_program(launch, tmp_path):
     logs = ["--log_dir", str(tmp_path)] if launch else []
     run = [sys.executable, *launch, *logs, PROGRAM, str(tmp_path)]
-    ended = succeeded(run_command(run, timeout=60, PADDLE_DISTRI_BACKEND="gloo"))
+    ended = succeeded(run_command(run, PADDLE_DISTRI_BACKEND="gloo"))
     said = ended.err + "".join(log.read_text() for log in tmp_path.glob("workerlog.*"))
     assert said.count("note: messages between ranks are not signed") == 1, "rank 0 says it once"
     seen = [json.loads((tmp_path / f"seen_{rank}.json").read_text()) for rank in range(2)]
@@ -99,7 +99,7 @@ def exchange():
 @pytest.fixture(scope="module")
 def seen() -> list:
     """What each of four ranks saw."""
-    return succeeded(run_workers("integration.distributed.test_exchange:exchange", processes=RANKS, timeout=60)).results
+    return succeeded(run_workers("integration.distributed.test_exchange:exchange", processes=RANKS)).results
 
 
 def test_the_group_is_usable_after_an_object_that_cannot_be_read(seen):
@@ -144,9 +144,7 @@ def meet_amid_signals(wanted: int) -> int:
 
 def test_a_signal_amid_a_meeting_ends_nothing():
     """Paddle's store takes an interrupted system call for the loss of its connection."""
-    came = succeeded(
-        run_workers("integration.distributed.test_exchange:meet_amid_signals", 20, processes=2, timeout=60)
-    ).results
+    came = succeeded(run_workers("integration.distributed.test_exchange:meet_amid_signals", 20, processes=2)).results
     assert len(came) == 2 and min(came) >= 20
 
 
@@ -164,8 +162,6 @@ def gather_as_on_a_gpu(size: int):
 @pytest.mark.parametrize("size, gathers", [(100, 1), (10_000_000, 2)])
 def test_an_object_crosses_to_a_gpu_and_back_by_pinned_memory_and_is_pickled_once(size, gathers):
     """Short ones are in the frames that tell how long the others are."""
-    ended = succeeded(
-        run_workers("integration.distributed.test_exchange:gather_as_on_a_gpu", size, processes=2, timeout=60)
-    )
+    ended = succeeded(run_workers("integration.distributed.test_exchange:gather_as_on_a_gpu", size, processes=2))
     expected = [(size, bytes([1 + rank]), bytes([1 + rank])) for rank in range(2)]
     assert ended.results == [(expected, ["read"] * gathers, gathers, 1, 2)] * 2

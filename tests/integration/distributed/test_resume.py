@@ -38,7 +38,7 @@ def run_until_killed(output: Path, *arguments: str) -> None:
         assert process.poll() is None and time.monotonic() < deadline, process.communicate(timeout=5)
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=600)
 
 
 def weights(output: Path, name: str = "last", file: str = "model.pdparams") -> dict:

@@ -25,7 +25,7 @@ def test_one_rank_is_asked_to_save_and_to_stop_and_all_do_at_the_same_update(tmp
 def test_a_second_interrupt_ends_everything_at_once(tmp_path, processes):
     output = tmp_path / "run"
     target = "integration.distributed.stopped_runs:interrupt_twice"
-    ended = run_workers(target, str(output), processes > 1, processes=processes, timeout=120)
+    ended = run_workers(target, str(output), processes > 1, processes=processes)
     seconds = time.time() - float(Path(f"{output}.when").read_text())
     assert (ended.code, ended.err) == (130, "interrupted\n") and seconds < 15
     assert not (output / "checkpoints").exists()
@@ -34,7 +34,7 @@ def test_a_second_interrupt_ends_everything_at_once(tmp_path, processes):
 @pytest.mark.parametrize("loader_processes", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_a_wait_for_data_that_do_not_come_ends_too(tmp_path, loader_processes):
     target = "integration.distributed.stopped_runs:train_on_data_that_stall"
-    ended = run_workers(target, str(tmp_path / "run"), loader_processes, processes=1, timeout=120)
+    ended = run_workers(target, str(tmp_path / "run"), loader_processes, processes=1)
     assert saved_by(ended) == "update_00000002"
 
 
@@ -57,7 +57,7 @@ START = "import os, signal, sys, time; from paddlevit_dist.runtime import enviro
 
 
 def run_program(text: str, *before: str, **variables: str) -> Finished:
-    return run_command([*before, sys.executable, "-c", START + text], timeout=60, **variables)
+    return run_command([*before, sys.executable, "-c", START + text], **variables)
 
 
 @pytest.mark.parametrize(

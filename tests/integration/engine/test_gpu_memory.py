@@ -47,5 +47,5 @@ def test_predict_is_told_of_its_batch(tmp_path):
     weights = write_weights(tmp_path / "weights", ["a", "b"])
     Image.new("RGB", (16, 16)).save(tmp_path / "one.png")
     command = [sys.executable, "-c", PREDICT, str(weights), str(tmp_path / "one.png"), "-batch_size=3"]
-    said = refusal(run_command(command, timeout=60, folder=tmp_path))
+    said = refusal(run_command(command, folder=tmp_path))
     assert said == f"out of memory on GPU 0 (rank 0): {SAID}; lower -batch_size (3)"

@@ -60,7 +60,7 @@ def ranks(tmp_path):
 
 def finish(*processes: subprocess.Popen) -> list:
     """Exit code and stderr of each."""
-    said = [process.communicate(timeout=90)[1] for process in processes]
+    said = [process.communicate(timeout=600)[1] for process in processes]
     return [(process.returncode, err) for process, err in zip(processes, said)]
 
 

@@ -37,7 +37,7 @@ def test_the_example_of_the_page_runs_as_it_is_printed(tmp_path):
     (tmp_path / name).write_text(program, encoding="utf-8")
     words = [*DIGITS, "-epochs=2", "TRAIN.WARMUP_EPOCHS", "0", "-ngpus=2", "-log_to=csv", f"-output={tmp_path / 'out'}"]
     command = [sys.executable, str(tmp_path / name), *words]
-    ended = run_command(command, timeout=120, folder=tmp_path)
+    ended = run_command(command, folder=tmp_path)
     assert ended.code == 0, ended.err
     rows = (tmp_path / "out" / "scores.csv").read_text().splitlines()
     scores = [f"{event['epoch']},{event['top-1']}" for event in events(tmp_path / "out", "evaluation")]

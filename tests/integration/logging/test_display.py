@@ -84,7 +84,7 @@ def shown(width: int, stdout_is_pipe: bool = False, **variables: str) -> str:
     os.close(reading)
     if run.stdout:
         run.stdout.close()
-    assert run.wait(timeout=60) == 0
+    assert run.wait(timeout=600) == 0
     return written.decode("utf-8")
 
 

@@ -32,7 +32,7 @@ def test_a_compiled_loop_whose_cache_was_cut_short_is_compiled_again(tmp_path):
 
     def run_loop() -> str:
         words = [sys.executable, "-c", "from loops import doubled; print(doubled(21))"]
-        ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
+        ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600)
         assert ended.stdout == "42\n", ended.stderr
         return ended.stderr
 

@@ -12,7 +12,7 @@ WORDS = ["-dataset=stripes", "MODEL.NAME=small", "-image_size=16", "-batch_size=
 
 def test_two_processes_use_a_users_dataset_model_and_keys_and_the_run_remembers_them(project):
     def command(*words: str):
-        return run_command(["env", *ENTRY, *words], timeout=300, folder=project)  # new processes, not copies
+        return run_command(["env", *ENTRY, *words], folder=project)  # new processes, not copies
 
     imports = ["-import=my_project/data.py", "-import", "my_model"]
     trained = well(command("train", *imports, *WORDS, "DATA.STRIPES.WIDTH=4", "-ngpus=2", "-output=run"))
@@ -34,7 +34,7 @@ def test_a_program_that_starts_a_run_outside_its_guard_is_told_so(tmp_path):
     words = ["-cfg=vit_digits", "-ngpus=2", "-epochs=1", "-output=run"]
     (tmp_path / "program.py").write_text(f"from paddlevit_dist.commands import train\ntrain.run({words})\n")
 
-    ended = run_command(["env", sys.executable, "program.py"], timeout=120, folder=tmp_path)
+    ended = run_command(["env", sys.executable, "program.py"], folder=tmp_path)
 
     start = "error: program.py starts a run outside `if __name__"
     assert ended.code == 1 and any(line.startswith(start) for line in ended.err.splitlines())

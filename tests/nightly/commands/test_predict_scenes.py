@@ -32,7 +32,7 @@ def untrained(folder, arguments):
 
 
 def predict(*words, code=0):
-    ended = run_command([sys.executable, "-m", "paddlevit_dist", "predict", *map(str, words)], timeout=120.0)
+    ended = run_command([sys.executable, "-m", "paddlevit_dist", "predict", *map(str, words)])
     return ended if code and ended.code == code else well(ended)
 
 

@@ -19,14 +19,14 @@ PROTOCOLS = {
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("segmentation") / "run"
-    well(run_main(*DRAWN, "-ngpus=1", "-epochs=2", f"-output={folder}", timeout=150))
+    well(run_main(*DRAWN, "-ngpus=1", "-epochs=2", f"-output={folder}"))
     return folder
 
 
 def evaluated(trained, name, *words):
     """The last line, and all numbers."""
     folder = trained.with_name(name)
-    ended = well(run_main(*DRAWN, "-eval", f"-pretrained={trained}", f"-output={folder}", *words, timeout=150))
+    ended = well(run_main(*DRAWN, "-eval", f"-pretrained={trained}", f"-output={folder}", *words))
     (event,) = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return ended.out.splitlines()[-1], {name: value for name, value in event.items() if "seconds" not in name}
 

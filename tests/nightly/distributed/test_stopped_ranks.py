@@ -52,7 +52,7 @@ def test_two_processes_then_one_with_accumulation_then_two_equal_one_that_was_no
 def test_all_ranks_leave_an_evaluation_when_one_is_asked(tmp_path):
     output = tmp_path / "run"
     target, arguments = "integration.distributed.stopped_runs:evaluate", ["-epochs=1", "-batch_size=16"]
-    ended = run_workers(target, str(output), arguments, timeout=120)
+    ended = run_workers(target, str(output), arguments)
     assert saved_by(ended) == "epoch_0001"
     batches = Path(f"{output}.batches").read_text().split()
     assert batches.count("0") == batches.count("1") == 1  # of five
@@ -65,7 +65,7 @@ def test_ctrl_c_in_a_start_ends_with_one_line(tmp_path, processes, cpu_seconds):
     process = start_command([sys.executable, str(MAIN), *arguments, f"-ngpus={processes}"])
     wait_for_cpu_seconds(process.pid, cpu_seconds)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == STOPPED and len(err.splitlines()) == 1, err
     assert err.startswith("stopped: asked to stop (SIGINT)") and left_behind(process.pid) == []
 
@@ -92,7 +92,7 @@ def test_one_of_two_nodes_is_asked_and_both_ranks_save_and_stop(tmp_path):
         wait_until(lambda: metrics.is_file() and '"training"' in metrics.read_text(), "it does not train", 120.0)
         nodes[1].send_signal(signal.SIGTERM)  # Paddle's launcher passes it on to its rank
         for node in nodes:
-            node.communicate(timeout=90)
+            node.communicate(timeout=600)
     finally:
         for node in nodes:
             for pid in left_behind(node.pid, 0.0):

@@ -21,7 +21,7 @@ def test_two_nodes_equal_two_spawned_processes(tmp_path):
     succeeded(run_main(*ARGUMENTS, f"-output={tmp_path / 'spawned'}", "-ngpus=2"))
     nodes = start_nodes(tmp_path, *ARGUMENTS, f"-output={tmp_path / 'nodes'}")
     for node in nodes:
-        out, err = node.communicate(timeout=120)
+        out, err = node.communicate(timeout=600)
         assert node.returncode == 0, f"{out[-2000:]}\n{err[-2000:]}"
     assert metrics(tmp_path / "nodes") == metrics(tmp_path / "spawned")
     record = json.loads((tmp_path / "nodes" / "run.json").read_text())

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from support.processes import run_together, run_workers, succeeded
+from support.processes import run_together, run_workers
 
 from paddlevit_dist import Run
 from paddlevit_dist import settings as config
@@ -114,9 +114,8 @@ def gradients_with_a_rank_without_rows(dtype: str) -> dict[str, Any]:
     }
 
 
-def test_a_rank_without_rows_takes_part_and_gets_zero_gradients():
-    target = "integration.distributed.test_batch_norm:gradients_with_a_rank_without_rows"
-    empty, full = succeeded(run_workers(target, "float64")).results
+def test_a_rank_without_rows_takes_part_and_gets_zero_gradients(together):
+    empty, full = together["without rows"]
     alone = gradients_with_a_rank_without_rows("float64")
     assert all(not gradient.any() for gradient in empty["gradients"])
     for name in ("gradients", "statistics"):
@@ -211,32 +210,39 @@ def train(output: str, *arguments: str) -> dict[str, Any]:
     }
 
 
-def trained(folder: Path, *arguments: str, processes: int = 2) -> list:
-    target = "integration.distributed.test_batch_norm:train"
-    return succeeded(run_workers(target, str(folder), *arguments, processes=processes)).results
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> dict[str, list]:
+    """What both ranks have after each of these trainings."""
+    folder, target = tmp_path_factory.mktemp("trained"), "integration.distributed.test_batch_norm:train"
+    trainings = {
+        "local": ("TASK", "regression"),  # a task's own default is local
+        "sync": ("TASK", "regression", "TRAIN.BATCH_NORM", "sync"),
+        "found": ("TASK", "skipping", "TRAIN.FIND_UNUSED_PARAMETERS", "true"),
+        "start": ("TASK", "regression", "TRAIN.BASE_LR", "1e-12"),
+    }
+    return run_together({name: (target, (str(folder / name), *words)) for name, words in trainings.items()})
 
 
-def test_sync_trains_as_one_process_does(tmp_path):
-    one = trained(tmp_path / "1", "TASK", "regression", processes=1)[0]
-    for result in trained(tmp_path / "2", "TASK", "regression", "TRAIN.BATCH_NORM", "sync"):
+def test_sync_trains_as_one_process_does(trained, tmp_path):
+    one = train(str(tmp_path / "1"), "TASK", "regression")
+    for result in trained["sync"]:
         for name, expected in one["state"].items():
             np.testing.assert_allclose(result["state"][name], expected, rtol=2e-5, atol=2e-5, err_msg=name)
         np.testing.assert_allclose(result["evaluations"], one["evaluations"], rtol=1e-5)
 
 
-def test_local_ends_with_the_first_ranks_statistics_on_all_and_differs_from_sync(tmp_path):
-    first, second = trained(tmp_path / "local", "TASK", "regression")  # a task's own default is local
+def test_local_ends_with_the_first_ranks_statistics_on_all_and_differs_from_sync(trained):
+    first, second = trained["local"]
     assert all(np.array_equal(value, second["state"][name]) for name, value in first["state"].items())
     assert first["evaluations"] == second["evaluations"] and len(first["evaluations"]) == 2
-    sync = trained(tmp_path / "sync", "TASK", "regression", "TRAIN.BATCH_NORM", "sync")[0]
+    sync = trained["sync"][0]
     assert not np.allclose(first["state"]["trunk.1._variance"], sync["state"]["trunk.1._variance"], rtol=1e-3)
 
 
-def test_a_branch_that_one_rank_skips_stays_equal_with_find_unused_parameters(tmp_path):
-    arguments = ["TASK", "skipping", "TRAIN.FIND_UNUSED_PARAMETERS", "true"]
-    first, second = trained(tmp_path / "found", *arguments)
+def test_a_branch_that_one_rank_skips_stays_equal_with_find_unused_parameters(trained):
+    first, second = trained["found"]
     assert all(np.array_equal(value, second["state"][name]) for name, value in first["state"].items())
-    start = trained(tmp_path / "start", "TASK", "regression", "TRAIN.BASE_LR", "1e-12")[0]["state"]
+    start = trained["start"][0]["state"]
     assert np.abs(first["state"]["branch.weight"] - start["branch.weight"]).max() > 1e-3
 
 
@@ -266,7 +272,7 @@ def resnet_updates() -> dict[str, Any]:
 
 def test_a_resnet_learns_as_in_one_process(together):
     first, second = together["resnet"]
-    (one,) = succeeded(run_workers("integration.distributed.test_batch_norm:resnet_updates", processes=1)).results
+    one = resnet_updates()
     np.testing.assert_allclose(np.mean([first["losses"], second["losses"]], axis=0), one["losses"], rtol=1e-6)
     np.testing.assert_allclose(first["variance"], one["variance"], rtol=1e-6)
     assert one["losses"][1] != pytest.approx(one["losses"][0], rel=1e-2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.processes import run_together, run_workers, succeeded
+from support.processes import run_together
 
 import paddlevit_dist
 from paddlevit_dist.distributed import data_parallel
@@ -33,7 +33,7 @@ DIFFERING = {
 
 
 @pytest.fixture(scope="module")
-def seen() -> dict:
+def seen(tmp_path_factory) -> dict:
     """What each rank got from the functions below."""
     calls = {
         **{f"sums {extra}": ("reduce_entries", (False, extra)) for extra in EXTRAS},
@@ -44,6 +44,7 @@ def seen() -> dict:
         **{f"counted {sizes}": ("gather_counting_bytes", (sizes,)) for sizes in SIZES},
         "broadcast": ("broadcast", ()),
         "buckets": ("gradients_by_bucket", ()),
+        "barrier": ("barrier_alone", (str(tmp_path_factory.mktemp("barrier") / "came"),)),
     }
     module = "integration.distributed.test_collectives"
     return run_together({name: (f"{module}:{function}", arguments) for name, (function, arguments) in calls.items()})
@@ -244,7 +245,6 @@ def barrier_alone(marker: str):
     return said
 
 
-def test_a_barrier_names_the_ranks_that_did_not_come_and_lets_late_ones_through(tmp_path):
-    target = "integration.distributed.test_collectives:barrier_alone"
-    results = succeeded(run_workers(target, str(tmp_path / "came"))).results
+def test_a_barrier_names_the_ranks_that_did_not_come_and_lets_late_ones_through(seen):
+    results = seen["barrier"]
     assert len(results[0]) == 2 and all("rank(s) [1]" in said for said in results[0])

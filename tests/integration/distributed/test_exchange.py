@@ -7,11 +7,12 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from support.processes import run_command, run_workers, succeeded
+from support.processes import run_command, run_together, run_workers, succeeded
 from support.waits import counted_waits
 
 import paddlevit_dist
@@ -19,11 +20,14 @@ from paddlevit_dist.distributed import Agreement
 
 PROGRAM = str(Path(__file__).with_name("plain_spawn.py"))
 RANKS = 4
-LAUNCH = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2"]
 
 
-@pytest.mark.parametrize("launch", [[], LAUNCH], ids=["dist.spawn", "paddle.distributed.launch"])
-def test_collectives_in_a_users_own_program(launch, tmp_path):
+def test_collectives_in_a_users_own_program(tmp_path):
+    require_collectives(tmp_path)
+
+
+def require_collectives(tmp_path: Path, launch: Sequence[str] = ()) -> None:
+    """A program that starts its ranks itself, by Paddle's spawn, or is started by Paddle's launcher."""
     logs = ["--log_dir", str(tmp_path)] if launch else []
     run = [sys.executable, *launch, *logs, PROGRAM, str(tmp_path)]
     ended = succeeded(run_command(run, PADDLE_DISTRI_BACKEND="gloo"))
@@ -142,9 +146,19 @@ def meet_amid_signals(wanted: int) -> int:
     return signals._state.saves
 
 
-def test_a_signal_amid_a_meeting_ends_nothing():
+GATHERS = {100: 1, 10_000_000: 2}  # bytes of an object -> exchanges that it takes
+
+
+@pytest.fixture(scope="module")
+def of_two() -> dict[str, list]:
+    module = "integration.distributed.test_exchange"
+    gathers = {f"gather {size}": (f"{module}:gather_as_on_a_gpu", (size,)) for size in GATHERS}
+    return run_together({**gathers, "signals": (f"{module}:meet_amid_signals", (20,))})
+
+
+def test_a_signal_amid_a_meeting_ends_nothing(of_two):
     """Paddle's store takes an interrupted system call for the loss of its connection."""
-    came = succeeded(run_workers("integration.distributed.test_exchange:meet_amid_signals", 20, processes=2)).results
+    came = of_two["signals"]
     assert len(came) == 2 and min(came) >= 20
 
 
@@ -159,9 +173,8 @@ def gather_as_on_a_gpu(size: int):
     return found, [wait.kind for wait in waits.list], waits.transfers, dumps.call_count, loads.call_count
 
 
-@pytest.mark.parametrize("size, gathers", [(100, 1), (10_000_000, 2)])
-def test_an_object_crosses_to_a_gpu_and_back_by_pinned_memory_and_is_pickled_once(size, gathers):
+@pytest.mark.parametrize("size, gathers", GATHERS.items())
+def test_an_object_crosses_to_a_gpu_and_back_by_pinned_memory_and_is_pickled_once(size, gathers, of_two):
     """Short ones are in the frames that tell how long the others are."""
-    ended = succeeded(run_workers("integration.distributed.test_exchange:gather_as_on_a_gpu", size, processes=2))
     expected = [(size, bytes([1 + rank]), bytes([1 + rank])) for rank in range(2)]
-    assert ended.results == [(expected, ["read"] * gathers, gathers, 1, 2)] * 2
+    assert of_two[f"gather {size}"] == [(expected, ["read"] * gathers, gathers, 1, 2)] * 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.processes import run_workers, succeeded
+from support.processes import run_together
 
 from paddlevit_dist import Run, settings
 from paddlevit_dist.registry import resolve
@@ -70,45 +70,46 @@ def evaluate(output: str, arguments: list) -> dict[str, float]:
     return trainer.evaluation("evaluation")[0]
 
 
+FRAGMENTS = ["POINTS.FRAGMENT_SIZE_M", "3", "POINTS.TEST_FLIPS", "true"]
+EVALUATIONS = {"whole": [], "fragments": FRAGMENTS}
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("points")
-    target = "integration.distributed.test_point_clouds:train"
-    return {
-        processes: succeeded(
-            run_workers(
-                target, str(folder / str(processes)), [f"-batch_size={4 // processes}", *LOSSES], processes=processes
-            )
-        ).results
-        for processes in (1, 2)
-    }
+def runs(tmp_path_factory) -> dict[int, dict[str, list]]:
+    """Trainings and evaluations by one, two and three processes; three evaluate whole scenes only."""
+    folder, module = tmp_path_factory.mktemp("points"), "integration.distributed.test_point_clouds"
+
+    def by(processes: int) -> dict[str, list]:
+        calls = {
+            name: (f"{module}:evaluate", (str(folder / f"{processes} {name}"), words))
+            for name, words in EVALUATIONS.items()
+            if processes < 3 or name == "whole"
+        }
+        if processes < 3:
+            words = [f"-batch_size={4 // processes}", *LOSSES]
+            calls["train"] = (f"{module}:train", (str(folder / f"{processes}"), words))
+        return run_together(calls, processes)
+
+    return {processes: by(processes) for processes in (1, 2, 3)}
 
 
 def test_two_processes_with_uneven_scenes_train_as_one(runs):
     """Batch statistics, normalisers of losses and gradients over all voxels of both: four updates of four scenes."""
-    one, two = runs[1][0], runs[2][0]
+    one, two = runs[1]["train"][0], runs[2]["train"][0]
     assert one["weights"].keys() == two["weights"].keys()
     for name, expected in one["weights"].items():
         np.testing.assert_allclose(two["weights"][name], expected, atol=2e-5, err_msg=name)
-        assert np.array_equal(two["weights"][name], runs[2][1]["weights"][name]), name
+        assert np.array_equal(two["weights"][name], runs[2]["train"][1]["weights"][name]), name
     assert two["values"]["mIoU"] == pytest.approx(one["values"]["mIoU"], abs=2e-3)
     moved = [np.abs(one["initial"][name] - one["weights"][name]).max() for name in one["weights"]]
     assert max(moved) > 1e-2
 
 
-FRAGMENTS = ["POINTS.FRAGMENT_SIZE_M", "3", "POINTS.TEST_FLIPS", "true"]
-
-
-@pytest.mark.parametrize("arguments, numbers", [([], (1, 2, 3)), (FRAGMENTS, (1, 2))], ids=["whole", "fragments"])
-def test_evaluation_is_equal_for_any_number_of_processes(arguments, numbers, tmp_path):
-    target = "integration.distributed.test_point_clouds:evaluate"
-    results = [
-        succeeded(run_workers(target, str(tmp_path / str(processes)), arguments, processes=processes)).results
-        for processes in numbers
-    ]
-    expected = results[0][0]
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_evaluation_is_equal_for_any_number_of_processes(name, runs):
+    expected = runs[1][name][0]
     assert expected["points"] > 1000
-    for ranks in results:
-        for values in ranks:
+    for results in runs.values():
+        for values in results.get(name, []):
             assert values["loss"] == pytest.approx(expected["loss"], rel=1e-6)
             assert {**values, "loss": 0} == {**expected, "loss": 0}

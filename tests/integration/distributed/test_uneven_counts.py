@@ -56,10 +56,16 @@ def expected() -> list:
     return [-rows.T @ slope, -slope.sum(axis=0)]
 
 
-@pytest.mark.parametrize("processes, numbers_of_micro_batches", [(1, (1, 4)), (2, (1, 2))])
-def test_the_update_is_that_of_one_batch_of_all_valid_rows(processes, numbers_of_micro_batches):
+@pytest.fixture(scope="module")
+def updates() -> dict[str, list]:
+    """Changes of the weights, of one process and of each of two."""
     target = "integration.distributed.test_uneven_counts:update_once"
-    calls = {str(number): (target, (number,)) for number in numbers_of_micro_batches}
-    for changes in sum(run_together(calls, processes).values(), []):
+    two = run_together({f"2 processes, {number}": (target, (number,)) for number in (1, 2)})
+    return {**{f"1 process, {number}": [update_once(number)] for number in (1, 4)}, **two}
+
+
+@pytest.mark.parametrize("way", ["1 process, 1", "1 process, 4", "2 processes, 1", "2 processes, 2"])
+def test_the_update_is_that_of_one_batch_of_all_valid_rows(way, updates):
+    for changes in updates[way]:
         for got, wanted in zip(changes, expected()):
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)

@@ -1,12 +1,13 @@
-"""Ways in which a rank ends amid its work, and how the run has to end then."""
+"""Ways in which a rank or its run ends amid the work, and how the run has to end then."""
 
 import os
+import pickle
 import signal
 import sys
 import time
 from pathlib import Path
 
-from support.processes import run_workers
+from support.processes import run_workers, start_command, wait_until
 
 import paddlevit_dist
 
@@ -36,6 +37,26 @@ def train_until_rank_one(how: str, marker: str) -> None:
             if how.startswith("exit"):
                 sys.exit(int(how[-1]))
             os.kill(os.getpid(), getattr(signal, how))
+
+
+def work_for_ever(marker: str) -> None:
+    step = 0
+    while True:
+        paddlevit_dist.reduce_dict({"step": step})
+        step += 1
+        if step == 3:
+            Path(f"{marker}{paddlevit_dist.rank()}").write_text(str(os.getpid()))
+
+
+def start_endless(tmp_path) -> tuple:
+    """A running two-process command, and the process ids of its workers once both work."""
+    marker = str(tmp_path / "works")
+    (tmp_path / "arguments").write_bytes(pickle.dumps((marker,)))
+    target = "integration.launch.dying:work_for_ever"
+    process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"], is_copy=True)
+    files = [Path(f"{marker}{rank}") for rank in range(2)]
+    wait_until(lambda: all(file.exists() and file.read_text() for file in files), "it does not work")
+    return process, [int(file.read_text()) for file in files]
 
 
 def require_end(how: str, folder: Path) -> None:

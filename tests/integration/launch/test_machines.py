@@ -4,7 +4,7 @@ import signal
 import sys
 
 from integration.launch.machines import LIMIT, clear_away, require_named, start_rank
-from support.processes import ended_by_itself, free_ports, start_command
+from support.processes import free_ports, start_command
 
 
 def test_a_killed_rank_is_named_by_those_that_wait_for_it(tmp_path):
@@ -29,14 +29,3 @@ def test_the_kernel_ends_a_rank_that_is_stopped():
 
 def test_a_rank_that_fails_before_it_joins_is_named_at_once(tmp_path):
     require_named(tmp_path, "secret", "PADDLEVIT_DIST_SECRET_FILE={} can be read by", mode=0o644)
-
-
-def test_what_aborts_after_the_work_does_not_fail_a_launched_rank_and_nothing_own_is_lost(tmp_path):
-    (port,) = free_ports(1)
-    ranks = [start_rank(each, port, "abort", str(tmp_path)) for each in range(2)]
-    try:
-        assert [ended_by_itself(process, LIMIT).code for process in ranks] == [0, 0]
-        assert all((tmp_path / f"log_{rank}").read_text() == "a line" for rank in (0, 1))
-        assert all((tmp_path / f"handler_{rank}").exists() for rank in (0, 1))
-    finally:
-        clear_away(ranks)

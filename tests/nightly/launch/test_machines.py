@@ -97,3 +97,14 @@ def test_a_master_port_that_another_program_has_is_named_on_all_machines():
                 assert line.endswith("choose a free port") or line.endswith("choose a free port for the master")
         finally:
             clear_away(ranks)
+
+
+def test_what_aborts_after_the_work_does_not_fail_a_launched_rank_and_nothing_own_is_lost(tmp_path):
+    (port,) = free_ports(1)
+    ranks = [start_rank(each, port, "abort", str(tmp_path)) for each in range(2)]
+    try:
+        assert [ended_by_itself(process, LIMIT).code for process in ranks] == [0, 0]
+        assert all((tmp_path / f"log_{rank}").read_text() == "a line" for rank in (0, 1))
+        assert all((tmp_path / f"handler_{rank}").exists() for rank in (0, 1))
+    finally:
+        clear_away(ranks)

@@ -1,10 +1,11 @@
-"""Average precision does not depend on which process evaluates which scene."""
+"""Average precision and intervals do not depend on which process evaluates which sample."""
 
 import numpy as np
 import paddle
 import pytest
+from support import counted_samples
 from support.instance_scenes import NAMES, scene
-from support.processes import run_together, run_workers, succeeded
+from support.processes import run_together
 
 from paddlevit_dist.distributed import rank, reduce_dict, world_size
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
@@ -22,22 +23,31 @@ def evaluate_share(scenes: int) -> dict:
 
 
 @pytest.fixture(scope="module")
-def by_two() -> dict:
-    target = "integration.distributed.test_instance_metrics:evaluate_share"
-    return run_together({str(scenes): (target, (scenes,)) for scenes in (5, 1)})
+def groups() -> dict[int, dict[str, list]]:
+    """What each rank of two and of three processes gets."""
+    of_scenes, of_samples = (
+        "integration.distributed.test_metrics:evaluate_share",
+        "support.counted_samples:evaluate_share",
+    )
+    calls = {"5 scenes": (of_scenes, (5,)), "1 scene": (of_scenes, (1,)), "intervals": (of_samples, ())}
+    return {processes: run_together(calls, processes) for processes in (2, 3)}
 
 
-def test_all_ranks_get_the_values_of_one_process(by_two):
+@pytest.mark.parametrize("processes", [2, 3])
+def test_all_ranks_get_the_values_of_one_process(groups, processes):
     expected = evaluate_share(5)
     assert 0.0 < expected["AP"] < expected["AP25"] < 1.0
     assert "AP chair" in expected and "AP lamp" not in expected and "AP wall" not in expected
-    assert by_two["5"] == [expected] * 2
-    target = "integration.distributed.test_instance_metrics:evaluate_share"
-    assert succeeded(run_workers(target, 5, processes=3)).results == [expected] * 3
+    assert groups[processes]["5 scenes"] == [expected] * processes
 
 
-def test_a_rank_without_scenes_and_an_evaluation_without_instances(by_two):
-    assert by_two["1"] == 2 * [evaluate_share(1)]
+@pytest.mark.parametrize("processes", [2, 3])
+def test_all_ranks_get_the_intervals_of_one_process(groups, processes):
+    assert groups[processes]["intervals"] == [counted_samples.evaluate_share()] * processes
+
+
+def test_a_rank_without_scenes_and_an_evaluation_without_instances(groups):
+    assert groups[2]["1 scene"] == 2 * [evaluate_share(1)]
     metrics = InstanceMetrics(NAMES, [1, 2, 3])
     metrics.update_instances(np.zeros(10, int), np.full(10, -100), [])
     values = metrics.compute(metrics.state)

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from paddlevit_dist import Predictor
 from support.processes import Finished, run_command
+from support.runs import well
 
 NAMES = ['a, "b"', "bee", "čmelák", "x\ty", "e", "f"]
 KILLED = """
@@ -44,9 +46,9 @@ def image(seed: int, mode: str = "RGB", size=(20, 24)) -> Image.Image:
     return Image.fromarray(generator.integers(0, 255, (*size[::-1], *channels[mode]), dtype=np.uint8), mode)
 
 
-def predict(*words: object, folder: Path, timeout: float = 120.0) -> Finished:
+def predict(*words: object, folder: Path) -> Finished:
     command = [sys.executable, "-m", "paddlevit_dist", "predict", *map(str, words)]
-    return run_command(command, timeout=timeout, folder=folder)
+    return run_command(command, folder=folder)
 
 
 def table(folder: Path, name: str = "predictions.csv") -> list:
@@ -77,3 +79,31 @@ def assert_same(one: list, other: list) -> None:
         assert [first[name] for name in classes] == [second[name] for name in classes]
         scores = [name for name in first if name not in classes]
         np.testing.assert_allclose([first[name] for name in scores], [second[name] for name in scores], rtol=1e-4)
+
+
+def require_continuation(weights: Path, images: Path, tmp_path: Path, name: str, code: int) -> None:
+    """The same command goes on where an earlier one has ended."""
+    ended = end_early(weights, images, tmp_path, 4, name)
+    assert ended.code == code, ended.err
+    folder = tmp_path / "predictions"
+    (rows,) = (folder / "unfinished").iterdir()
+    done = [json.loads(line)[0] for line in rows.read_text().splitlines()]
+    assert done[:6] == list(range(6)) and len(done) < 12
+    if name == "SIGINT":
+        assert [row[0] for row in table(folder)[1:]] == [f"{images}/{number + 1}.png" for number in done]
+    with open(rows, "a") as file:
+        file.write('[11,[{"class":"bee","sc')  # as a process leaves it that is killed while it writes
+    again = well(predict(weights, images, "-batch_size=5", folder=tmp_path))
+    assert f"continuing: {len(done)} of 12 are done" in again.out and not (folder / "unfinished").exists()
+    assert_same(Predictor(weights)(images), objects(folder))
+    assert [row[0] for row in table(folder)[1:]] == [row["input"] for row in objects(folder)]
+    once_more = well(predict(weights, images, folder=tmp_path))
+    assert "predicted already" in once_more.out
+
+
+def write_pictures(folder: Path) -> Path:
+    """Twelve images called 1.png to 12.png, the last of them in a folder."""
+    (folder / "z").mkdir()
+    for number in range(1, 13):
+        image(number).save(folder / ("z" if number == 12 else ".") / f"{number}.png")
+    return folder

@@ -4,12 +4,11 @@ import os
 import shutil
 import signal
 import sys
-import time
 
 import numpy as np
 import pytest
 from PIL import Image
-from support.processes import left_behind, run_main, start_command
+from support.processes import left_behind, run_main, start_command, wait_until
 from support.runs import IMAGES, MAIN, events, last_line, refused, well, write_images
 
 
@@ -85,9 +84,8 @@ def test_ctrl_c_while_images_are_opened(tmp_path):
     os.link(first, tmp_path / "pictures" / "train" / "bee" / "000.jpg")
     arguments = [f"-output={tmp_path / 'output'}", *IMAGES, f"-data_path={tmp_path / 'pictures'}"]
     process = start_command([sys.executable, str(MAIN), *arguments])
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("output/data/folder-train-*.index")) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    indices = "output/data/folder-train-*.index"
+    wait_until(lambda: list(tmp_path.glob(indices)) or process.poll() is not None, "it opens nothing")
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 75 and err.startswith("stopped: asked to stop (SIGINT)") and len(err.splitlines()) == 1

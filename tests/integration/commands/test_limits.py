@@ -89,7 +89,7 @@ def refused_with(variables: dict, *words: str) -> str:
     return refusal(run_main(*words, **variables))
 
 
-@pytest.mark.parametrize("name", ["log.txt", "metrics.jsonl", "config.yaml", "run.json"])
+@pytest.mark.parametrize("name", ["log.txt", "run.json"])
 def test_a_folder_in_the_place_of_a_file_of_the_run_is_named(name, tmp_path):
     (tmp_path / name).mkdir()
     message = refused(f"-output={tmp_path}", *DIGITS)

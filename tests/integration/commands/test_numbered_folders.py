@@ -1,8 +1,5 @@
-"""The output folder of a command that is given none, and the advice of a page."""
+"""The output folder of a command that is given none."""
 
-import html
-import re
-import shlex
 import sys
 
 from support.processes import run_command
@@ -27,14 +24,3 @@ def test_each_run_has_its_own_folder_and_a_refused_one_none(tmp_path):
     assert "output folder: output/plain_eval-2 (" in well(run_in(tmp_path, *again)).out
     assert sorted(path.name for path in outputs.iterdir()) == ["plain", "plain_eval", "plain_eval-2"]
     assert load([f"-cfg={outputs / 'plain' / 'config.yaml'}"]).values.SAVE == "output/plain"
-
-
-def test_the_advice_of_a_page_without_figures_can_be_followed(tmp_path):
-    folder = tmp_path / "my runs"
-    well(run_in(tmp_path, f"-output={folder}", "REPORT", "False"))
-    write = [sys.executable, "-m", "paddlevit_dist", "report", str(folder)]
-    well(run_command(write, folder=tmp_path))
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    advice = html.unescape(re.search(r"make them with: python ([^<]*)", page)[1])
-    well(run_command([sys.executable, *shlex.split(advice)], folder=tmp_path))
-    assert "make them with" not in (folder / "report.html").read_text(encoding="utf-8")

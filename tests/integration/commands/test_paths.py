@@ -33,5 +33,4 @@ def test_a_runs_folder_is_its_best_checkpoint_else_its_last(trained, tmp_path):
     said, score = evaluate(run)
     assert (said, score) == evaluate(run / "checkpoints" / "best")
     (run / "checkpoints" / "best").unlink()
-    assert evaluate(run) == evaluate(run / "checkpoints" / "last")
-    assert evaluate(run / "checkpoints") == evaluate(run / "checkpoints" / "last")
+    assert evaluate(run) == evaluate(run / "checkpoints") == evaluate(run / "checkpoints" / "last")

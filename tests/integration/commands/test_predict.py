@@ -1,6 +1,5 @@
 """``predict``: rows for images without labels, whatever is among them and however it ends."""
 
-import json
 import shutil
 import tarfile
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.predictions import NAMES, assert_same, end_early, image, objects, predict, table
+from support.predictions import NAMES, assert_same, image, objects, predict, require_continuation, table, write_pictures
 from support.runs import PLAIN, refusal, run_main, well
 from support.trained import WORDS, network, write_weights
 
@@ -23,12 +22,7 @@ def weights(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory) -> Path:
-    """Twelve images called 1.png to 12.png, the last of them in a folder."""
-    folder = tmp_path_factory.mktemp("pictures")
-    (folder / "z").mkdir()
-    for number in range(1, 13):
-        image(number).save(folder / ("z" if number == 12 else ".") / f"{number}.png")
-    return folder
+    return write_pictures(tmp_path_factory.mktemp("pictures"))
 
 
 def expected_scores(image: Image.Image, model, crop: float = 0.875, mean=0.5, deviation=0.5) -> np.ndarray:
@@ -229,24 +223,8 @@ def test_what_is_no_source_is_refused_in_one_line(weights, images, tmp_path):
     assert row == Predictor(weights)(images / "1.png")[0]
 
 
-@pytest.mark.parametrize("name, code", [pytest.param("SIGKILL", -9, marks=pytest.mark.long), ("SIGINT", 130)])
-def test_the_same_command_goes_on_where_an_earlier_one_has_ended(weights, images, tmp_path, name, code):
-    ended = end_early(weights, images, tmp_path, 4, name)
-    assert ended.code == code, ended.err
-    folder = tmp_path / "predictions"
-    (rows,) = (folder / "unfinished").iterdir()
-    done = [json.loads(line)[0] for line in rows.read_text().splitlines()]
-    assert done[:6] == list(range(6)) and len(done) < 12
-    if name == "SIGINT":
-        assert [row[0] for row in table(folder)[1:]] == [f"{images}/{number + 1}.png" for number in done]
-    with open(rows, "a") as file:
-        file.write('[11,[{"class":"bee","sc')  # as a process leaves it that is killed while it writes
-    again = well(predict(weights, images, "-batch_size=5", folder=tmp_path))
-    assert f"continuing: {len(done)} of 12 are done" in again.out and not (folder / "unfinished").exists()
-    assert_same(Predictor(weights)(images), objects(folder))
-    assert [row[0] for row in table(folder)[1:]] == [row["input"] for row in objects(folder)]
-    once_more = well(predict(weights, images, folder=tmp_path))
-    assert "predicted already" in once_more.out
+def test_the_same_command_goes_on_where_an_interrupted_one_has_ended(weights, images, tmp_path):
+    require_continuation(weights, images, tmp_path, "SIGINT", 130)
 
 
 def test_a_prediction_that_has_failed_or_is_of_other_inputs_says_what_to_do(weights, images, tmp_path):

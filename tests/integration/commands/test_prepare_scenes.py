@@ -3,12 +3,11 @@
 import os
 import signal
 import sys
-import time
 
 import numpy as np
 import pytest
 from points.raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
-from support.processes import left_behind, run_command, start_command
+from support.processes import left_behind, run_command, start_command, wait_until
 from support.runs import contents, refusal, well
 
 from paddlevit_dist.points.data.ply import write_points
@@ -21,8 +20,8 @@ def command(kind, *arguments):
     return [sys.executable, "-m", "paddlevit_dist", "prepare", kind, *map(str, arguments)]
 
 
-def prepare(kind, *arguments, timeout=60.0):
-    return run_command(command(kind, *arguments), timeout=timeout)
+def prepare(kind, *arguments):
+    return run_command(command(kind, *arguments))
 
 
 @pytest.fixture
@@ -208,9 +207,7 @@ def test_ctrl_c_leaves_finished_scenes_only_and_the_same_command_goes_on(tmp_pat
     for number in range(1, 150):
         os.link(root / "0000.ply", root / f"{number:04d}.ply")
     process = start_command(command("ply", root, output, "--workers=2"))
-    deadline = time.monotonic() + 60
-    while not list(output.glob("scenes/*.scene")) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: list(output.glob("scenes/*.scene")) or process.poll() is not None, "it makes no scene")
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
@@ -218,6 +215,6 @@ def test_ctrl_c_leaves_finished_scenes_only_and_the_same_command_goes_on(tmp_pat
     assert left_behind(process.pid) == []
     finished = {file: file.stat().st_mtime_ns for file in output.glob("scenes/*")}
     assert 1 <= len(finished) < 150 and {file.suffix for file in finished} == {".scene"}
-    ended = well(prepare("ply", root, output, "--workers=2", timeout=120))
+    ended = well(prepare("ply", root, output, "--workers=2"))
     assert f"({len(finished)} were there already)" in ended.out
     assert all(file.stat().st_mtime_ns == before for file, before in finished.items())

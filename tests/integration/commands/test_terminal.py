@@ -11,10 +11,9 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 
 import pytest
-from support.processes import environment, start_command
+from support.processes import environment, start_command, wait_until
 from support.runs import DIGITS, MAIN, refused, write_images
 
 
@@ -84,10 +83,11 @@ def test_an_interruption_is_an_event_and_a_line_of_the_log(tmp_path):
     ]
     run = start_command([sys.executable, str(MAIN), *arguments])
     metrics = output / "metrics.jsonl"
-    deadline = time.monotonic() + 60
-    while not (metrics.is_file() and '"epoch"' in metrics.read_text()) and run.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)  # until the first epoch was told
+
+    def has_told_an_epoch() -> bool:
+        return run.poll() is not None or (metrics.is_file() and '"epoch"' in metrics.read_text())
+
+    wait_until(has_told_an_epoch, "it tells no epoch")
     os.killpg(run.pid, signal.SIGINT)  # as a terminal sends it: to all processes
     run.communicate(timeout=600)
     assert run.returncode == 75

@@ -13,8 +13,10 @@ from typing import Any
 import paddle
 import pytest
 from support.processes import ROOT, Finished, run_command
+from support.runs import DIGITS, well
 
 NAME = "host_device"
+SHORT = ["train", *DIGITS, "-batch_size=240", "-epochs=2", "REPORT", "False", "REPORT_FREQ", "1", "VALIDATE_FREQ", "1"]
 _SOURCE = Path(__file__).with_name("host_device.cc")
 _KEPT: list[tempfile.TemporaryDirectory] = []
 _OF_THE_MOMENT = {"time", "seconds", "samples_per_second", "data_wait_fraction", "memory_mib"}
@@ -64,3 +66,19 @@ def assert_equal(found: Any, expected: Any, relative: float) -> None:
         assert found == pytest.approx(expected, rel=relative, abs=relative)
     else:
         assert found == expected
+
+
+def require_failure(folder: Path, variable: str, value: int, code: int, said: str) -> None:
+    """A training on a device that fails ends in one line that says so."""
+    ended = run(*SHORT, f"-output={folder}", **{variable: str(value)})
+    assert ended.code == code and ended.err.startswith(f"error: {said}") and ended.err.count("\n") == 1, ended.err
+    assert ("use -amp" not in ended.err) and ("DATA.BATCH_SIZE (240)" in ended.err) == (code == 2)
+
+
+@pytest.fixture(scope="session")
+def on_cpu(tmp_path_factory) -> Path:
+    """The folder of such a training on the CPU."""
+    folder = tmp_path_factory.mktemp("cpu") / "run"
+    well(run(*SHORT, "-device=cpu", f"-output={folder}"))
+    assert json.loads((folder / "run.json").read_text())["device"] == "cpu"
+    return folder

@@ -2,11 +2,15 @@
 
 import signal
 import sys
-import time
-from pathlib import Path
 
 import pytest
-from integration.distributed.stops import STOPPED, saved_by, train
+from integration.distributed.stops import (
+    STOPPED,
+    require_end_at_the_second_interrupt,
+    require_end_of_a_wait_for_data,
+    saved_by,
+    train,
+)
 from support.processes import (
     Finished,
     run_command,
@@ -21,21 +25,12 @@ def test_one_rank_is_asked_to_save_and_to_stop_and_all_do_at_the_same_update(tmp
     assert saved == {"update_00000002", "update_00000004"}
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_a_second_interrupt_ends_everything_at_once(tmp_path, processes):
-    output = tmp_path / "run"
-    target = "integration.distributed.stopped_runs:interrupt_twice"
-    ended = run_workers(target, str(output), processes > 1, processes=processes)
-    seconds = time.time() - float(Path(f"{output}.when").read_text())
-    assert (ended.code, ended.err) == (130, "interrupted\n") and seconds < 15
-    assert not (output / "checkpoints").exists()
+def test_a_second_interrupt_ends_everything_at_once(tmp_path):
+    require_end_at_the_second_interrupt(tmp_path / "run", processes=1)
 
 
-@pytest.mark.parametrize("loader_processes", [pytest.param(0, marks=pytest.mark.long), 1])
-def test_a_wait_for_data_that_do_not_come_ends_too(tmp_path, loader_processes):
-    target = "integration.distributed.stopped_runs:train_on_data_that_stall"
-    ended = run_workers(target, str(tmp_path / "run"), loader_processes, processes=1)
-    assert saved_by(ended) == "update_00000002"
+def test_a_wait_for_data_that_do_not_come_ends_too(tmp_path):
+    require_end_of_a_wait_for_data(tmp_path / "run", loader_processes=1)
 
 
 def test_before_the_first_update_nothing_is_saved(tmp_path):

@@ -5,8 +5,9 @@ import signal
 import sys
 
 import pytest
-from integration.launch.dying import LIMIT_SECONDS, require_end, start_endless
+from integration.launch.dying import require_end, start_endless
 from support.processes import (
+    HANG_SECONDS,
     ended_by_itself,
     left_behind,
     run_command,
@@ -82,7 +83,7 @@ def test_a_rank_that_returns_too_early_is_named_by_the_one_that_waits():
 def test_ctrl_c_in_the_terminal_ends_cleanly(tmp_path):
     process, _ = start_endless(tmp_path)
     os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to every process
-    ended = ended_by_itself(process, LIMIT_SECONDS)
+    ended = ended_by_itself(process, HANG_SECONDS)
     assert ended.code == 130
     assert ended.err.strip().startswith("interrupted")
     assert "Traceback" not in ended.err
@@ -91,7 +92,7 @@ def test_ctrl_c_in_the_terminal_ends_cleanly(tmp_path):
 def test_a_signal_to_the_parent_alone_ends_its_workers(tmp_path):
     process, _ = start_endless(tmp_path)
     process.send_signal(signal.SIGTERM)
-    ended = ended_by_itself(process, LIMIT_SECONDS)
+    ended = ended_by_itself(process, HANG_SECONDS)
     assert ended.code == 143
     assert ended.err.strip().startswith("interrupted")
 

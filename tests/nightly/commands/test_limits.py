@@ -44,3 +44,10 @@ def test_a_compiled_loop_whose_cache_was_cut_short_is_compiled_again(tmp_path):
         said = run_loop()
         assert "compiling it again" in said and said.count("\n") == 1
     assert run_loop() == ""
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml"])
+def test_a_folder_in_the_place_of_a_file_of_the_run_is_named(name, tmp_path):
+    (tmp_path / name).mkdir()
+    assert f"cannot write {tmp_path / name}: Is a directory" in refused(f"-output={tmp_path}", *DIGITS)
+    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -3,7 +3,16 @@
 from pathlib import Path
 
 import pytest
-from support.predictions import NAMES, assert_same, end_early, image, objects, predict, table
+from support.predictions import (
+    NAMES,
+    assert_same,
+    end_early,
+    objects,
+    predict,
+    require_continuation,
+    table,
+    write_pictures,
+)
 from support.runs import well
 from support.trained import write_weights
 
@@ -17,12 +26,7 @@ def weights(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory) -> Path:
-    """Twelve images called 1.png to 12.png, the last of them in a folder."""
-    folder = tmp_path_factory.mktemp("pictures")
-    (folder / "z").mkdir()
-    for number in range(1, 13):
-        image(number).save(folder / ("z" if number == 12 else ".") / f"{number}.png")
-    return folder
+    return write_pictures(tmp_path_factory.mktemp("pictures"))
 
 
 def test_any_number_of_processes_and_any_batch_gives_the_same_rows(weights, images, tmp_path):
@@ -45,3 +49,7 @@ def test_of_several_processes_one_that_is_killed_loses_nothing_that_was_written(
     again = well(predict(weights, images, folder=tmp_path))
     assert f"continuing: {len(done)} of 12 are done" in again.out
     assert_same(Predictor(weights)(images), objects(folder))
+
+
+def test_the_same_command_goes_on_where_a_killed_one_has_ended(weights, images, tmp_path):
+    require_continuation(weights, images, tmp_path, "SIGKILL", -9)

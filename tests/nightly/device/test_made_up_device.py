@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from integration.device.made_up import NAME, assert_equal, numbers, run
+from integration.device.made_up import NAME, SHORT, assert_equal, numbers, require_failure, run
 from PIL import Image
 from points.raw_scenes import points_of
 from support.runs import well
@@ -82,3 +82,25 @@ def _input(task, folder):
         return write_volume(folder / "volume.nii.gz")
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)).save(folder / "one.png")
     return folder / "one.png"
+
+
+def test_digits_are_trained_stopped_resumed_evaluated_and_predicted_as_on_a_cpu(on_cpu, tmp_path):
+    folder = tmp_path / "run"
+    first = well(run(*SHORT, f"-output={folder}", "-stop_after_epoch=1")).out
+    assert f"devices: 1 {NAME};" in first and f"{NAME}: no SyncBatchNorm (ours" in first
+    assert json.loads((folder / "run.json").read_text())["device"] == NAME
+    well(run(*SHORT, f"-output={folder}", "-resume=auto"))
+    assert_equal(numbers(folder), numbers(on_cpu), ROUNDING)
+    well(run(*SHORT, f"-output={tmp_path / 'eval'}", "-eval", f"-pretrained={folder}"))
+    assert_equal(numbers(tmp_path / "eval")[-1]["loss"], numbers(on_cpu)[-1]["loss"], ROUNDING)
+    image = tmp_path / "digit.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16), dtype=np.uint8)).save(image)
+    for device in (NAME, "cpu"):
+        well(run("predict", str(on_cpu), str(image), f"-output={tmp_path / device}", f"-device={device}"))
+    rows = [(tmp_path / device / "predictions.jsonl").read_text() for device in (NAME, "cpu")]
+    assert_equal(*map(json.loads, rows), ROUNDING)
+
+
+@pytest.mark.parametrize("variable, value", [("HOST_DEVICE_COPIES", 200), ("HOST_DEVICE_WAITS", 60)])
+def test_a_device_that_is_gone_ends_in_a_line(variable, value, tmp_path):
+    require_failure(tmp_path, variable, value, 1, "device host_device:0 (rank 0) has failed")

@@ -3,7 +3,10 @@
 import pytest
 from integration.distributed.selftests import GRAY, OTHERS, selftest
 from support.processes import ROOT
-from support.runs import PLAIN
+from support.runs import DIGITS, PLAIN
+
+from paddlevit_dist.checkpoint.array_files import write_safetensors
+from paddlevit_dist.models import create_model
 
 ROOMS = ROOT / "configs" / "minkunet14_synthetic_rooms.yaml"
 
@@ -35,3 +38,19 @@ def test_a_sparse_network_passes_without_accumulation(tmp_path):
     assert ended.code == 0 and ended.out.splitlines()[-1] == "PASS", ended.out + ended.err
     assert "not compared: 1 process x 1 x 2 accumulated: batch norm" in ended.out
     assert "POINTS.LOVASZ_WEIGHT 0.5" in ended.out
+
+
+def test_a_vision_transformer_passes_also_from_weights(tmp_path):
+    options = {"image_size": 16, "patch_size": 8, "in_channels": 1, "embed_dim": 16, "depth": 1, "num_heads": 2}
+    weights = {
+        name: value.numpy() for name, value in create_model("vit", num_classes=10, **options).state_dict().items()
+    }
+    write_safetensors(tmp_path / "vit.safetensors", weights)
+    rates = ["MODEL.DROPPATH", "0.3", "TRAIN.MIXUP_ALPHA", "0.8"]
+    ended = selftest(tmp_path / "output", *DIGITS, f"-pretrained={tmp_path / 'vit.safetensors'}", *rates)
+    lines = ended.out.splitlines()
+    assert ended.code == 0 and lines[-1] == "PASS", ended.out + ended.err
+    assert {"  2 processes x 32", "  1 process x 64", "  1 process x 32 x 2 accumulated"} <= set(lines)
+    (off,) = [line for line in lines if line.startswith("off")]
+    assert "TRAIN.MIXUP_ALPHA 0.8" in off and "MODEL.DROPPATH 0.3" in off
+    assert sum("tensors agree" in line for line in lines) == 2

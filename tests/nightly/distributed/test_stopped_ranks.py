@@ -10,7 +10,13 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from integration.distributed.stops import STOPPED, saved_by, train
+from integration.distributed.stops import (
+    STOPPED,
+    require_end_at_the_second_interrupt,
+    require_end_of_a_wait_for_data,
+    saved_by,
+    train,
+)
 from support.processes import (
     left_behind,
     run_workers,
@@ -59,6 +65,14 @@ def test_all_ranks_leave_an_evaluation_when_one_is_asked(tmp_path):
     assert "evaluation" not in [line["kind"] for line in events(output)]
 
 
+def test_a_second_interrupt_ends_two_processes_at_once(tmp_path):
+    require_end_at_the_second_interrupt(tmp_path / "run", processes=2)
+
+
+def test_a_wait_for_data_of_this_process_ends_too(tmp_path):
+    require_end_of_a_wait_for_data(tmp_path / "run", loader_processes=0)
+
+
 @pytest.mark.parametrize("processes, cpu_seconds", [(1, 0.1), (1, 0.5), (1, 1.0), (2, 0.5), (2, 1.4)])
 def test_ctrl_c_in_a_start_ends_with_one_line(tmp_path, processes, cpu_seconds):
     arguments = [word for word in DIGITS if word != "-epochs=1"] + ["-epochs=500", f"-output={tmp_path / 'run'}"]
@@ -89,7 +103,7 @@ def test_one_of_two_nodes_is_asked_and_both_ranks_save_and_stop(tmp_path):
     nodes = start_nodes(tmp_path, *arguments)
     try:
         metrics = output / "metrics.jsonl"
-        wait_until(lambda: metrics.is_file() and '"training"' in metrics.read_text(), "it does not train", 120.0)
+        wait_until(lambda: metrics.is_file() and '"training"' in metrics.read_text(), "it does not train")
         nodes[1].send_signal(signal.SIGTERM)  # Paddle's launcher passes it on to its rank
         for node in nodes:
             node.communicate(timeout=600)

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from integration.launch.dying import LIMIT_SECONDS, WAYS, require_end, start_endless
-from support.processes import ended_by_itself, run_command, wait_until
+from integration.launch.dying import WAYS, require_end, start_endless
+from support.processes import HANG_SECONDS, ended_by_itself, run_command, wait_until
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -24,7 +24,7 @@ def test_ctrl_c_is_told_as_such_where_a_worker_passes_it_on_first(tmp_path):
     os.kill(process.pid, signal.SIGCONT)
     wait_until(lambda: not _is_pending(process.pid, signal.SIGTERM), "the parent has not taken it")
     os.kill(process.pid, signal.SIGINT)
-    assert ended_by_itself(process, LIMIT_SECONDS).code == 130
+    assert ended_by_itself(process, HANG_SECONDS).code == 130
 
 
 def _is_pending(process: int, number: int) -> bool:
@@ -37,7 +37,7 @@ def _is_pending(process: int, number: int) -> bool:
 def test_ctrl_c_to_the_parent_alone_ends_its_workers(tmp_path):
     process, _ = start_endless(tmp_path)
     process.send_signal(signal.SIGINT)
-    ended = ended_by_itself(process, LIMIT_SECONDS)
+    ended = ended_by_itself(process, HANG_SECONDS)
     assert ended.code == 130 and ended.err.strip().startswith("interrupted")
 
 

@@ -8,7 +8,6 @@ import pytest
 from support.processes import ROOT, run_command, succeeded
 
 FOLDER = ROOT / "examples"
-LIMIT_SECONDS = 20.0  # on two cores; several times what they take
 
 # What a script prints last: its figure has to be above what guessing gives.
 SCRIPTS = {

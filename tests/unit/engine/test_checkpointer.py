@@ -31,7 +31,7 @@ RUN = [
     "KEEP_UPDATES",
     "9",
 ]  # 10 updates an epoch
-SECONDS = 60.0  # after which a test that waits has failed
+SECONDS = 600.0  # after which a test that waits has failed
 
 
 def build(output: Path, before_update: Callable[[int], None], *arguments: str, train_size: int = 320) -> Any:

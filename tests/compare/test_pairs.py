@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from distributed.test_instance_metrics import NAMES, scene
+from support.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
 
 from paddlevit_dist.compare import pairs, tables

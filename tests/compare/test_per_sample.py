@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from distributed.test_instance_metrics import NAMES, scene
 from images.detection import coco_peer
 from images.detection.drawn_detections import CATEGORY_IDS, as_coco, drawn
 from images.detection.drawn_detections import NAMES as ANIMALS
 from support import small_runs
+from support.instance_scenes import NAMES, scene
 
 from paddlevit_dist import settings as config
 from paddlevit_dist.compare.per_sample import PerSample

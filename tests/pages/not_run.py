@@ -7,9 +7,9 @@ builds the model without allocating memory.
 from .reading import PAGES
 
 GPU = "needs GPUs, ImageNet and published weights"
-CARD = "needs an accelerator; tests/device/test_made_up_device.py does the same on a made-up one"
+CARD = "needs an accelerator; tests/integration/device/test_made_up_device.py does the same on a made-up one"
 DOWNLOAD = "needs a download"
-HOST = "needs a second host; tests/launch/test_several_machines.py runs it on one"
+HOST = "needs a second host; tests/nightly/launch/test_nodes.py runs it on one"
 INSTALLED = "tests/test_wheel.py runs the installed command"
 SEEDS = "tests/compare/test_seeds.py trains smaller groups; tests/compare/test_groups.py compares those of the page"
 ITSELF = "is the test suite, or part of it"
@@ -17,7 +17,7 @@ HOURS = "takes minutes to hours and a quiet machine; its programs are what the p
 ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
 ONNX_BOXES = "needs the extra onnx; tests/images/detection/test_exported_detectors.py does it"
 RELEASE = "tests/test_wheel.py builds a release"
-OTHER_FILES = "tests/commands/test_predict_scenes.py and test_split.py run it on files that they make"
+OTHER_FILES = "tests/nightly/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 NNUNET = "tests/volumes/test_segmentation.py trains on a folder of nnU-Net's and predicts"
 PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
 SESSION = "tests/pages/test_tutorials.py runs that page, as it stands"
@@ -46,7 +46,7 @@ NOT_RUN = {
     "paddlevit-dist train -cfg=vit_digits -ngpus=2 -output=./output/installed": INSTALLED,
     "paddlevit-dist evaluate -cfg=vit_digits -output=./output/installed -pretrained=./output/installed": INSTALLED,
     "paddlevit-dist inspect recipes": INSTALLED,
-    "python -m paddlevit_dist": "lists the commands; tests/commands/test_environment.py",
+    "python -m paddlevit_dist": "lists the commands; tests/integration/commands/test_environment.py",
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[tensorboard]'": DOWNLOAD,
     "pip install '.[visualdl]'": DOWNLOAD,
@@ -111,17 +111,17 @@ IN_TEXT = {
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=1 -output=one": CARD,
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=2 -batch_size=16 -output=two": CARD,
     "paddlevit-dist doctor -cfg=./configs/vit_digits.yaml -ngpus=2 "
-    "-output=./output/four": "tests/commands/test_doctor.py",
+    "-output=./output/four": "tests/nightly/commands/test_doctor.py",
     "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "
-    "-output=./output/logged": "tests/logging/test_event_logs.py",
-    "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/logging/test_event_logs.py",
+    "-output=./output/logged": "tests/unit/logging/test_event_logs.py",
+    "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/unit/logging/test_event_logs.py",
     "paddlevit-dist train -import=my_things -cfg=vit_tiny_patch16_224 -dataset=stripes DATA.STRIPES.WIDTH 4 "
-    "-output=run": "tests/commands/test_own_code.py",
-    "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": "tests/commands/test_own_code.py",
-    "paddlevit-dist export run exported/stripes -import=my_things": "tests/commands/test_own_code.py",
+    "-output=run": "tests/nightly/commands/test_own_code.py",
+    "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": "tests/nightly/commands/test_own_code.py",
+    "paddlevit-dist export run exported/stripes -import=my_things": "tests/nightly/commands/test_own_code.py",
     "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
-    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/distributed/test_stops.py: the 75",
-    "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": "tests/distributed/test_selftest.py",
+    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/integration/distributed/test_stops.py: the 75",
+    "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": "tests/nightly/distributed/test_selftest.py",
     "docker build -f docker/Dockerfile -t paddlevit_dist .": CONTAINER,
     "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu .": CONTAINER,
     'docker run --rm --shm-size=8g --user "$(id -u):$(id -g)" -v "$PWD:/work" -v paddlevit_dist:/home/anyone '

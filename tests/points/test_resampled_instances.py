@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from distributed.test_instance_metrics import NAMES, scene
+from support.instance_scenes import NAMES, scene
 
 from paddlevit_dist.intervals import bootstrap, mean_of_defined
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, ap, resampled_precisions

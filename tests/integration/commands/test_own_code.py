@@ -1,0 +1,131 @@
+"""Modules of a user: -import, what goes wrong with them, and what worker processes know."""
+
+import os
+import sys
+
+import pytest
+from support.own_modules import ENTRY
+from support.processes import ROOT, run_command
+from support.runs import refusal, well
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (
+            "-import=my_projekt.data",
+            "-import=my_projekt.data: there is no module my_projekt in {}, nor is one installed: did you mean "
+            "my_project?",
+        ),
+        (
+            "-import=my_project.date",
+            "-import=my_project.date: there is no module my_project.date in {}, nor is one installed",
+        ),
+        ("-import=my_modle.py", "-import my_modle.py: there is no file {}/my_modle.py: did you mean my_model.py?"),
+        ("-import=time", "-import=time: {}/time.py has the name of a module that is in use, "),
+        ("-import=", "-import needs a value: a module, my_project.things, or a file, my_things.py"),
+        (
+            "-import=my_model -import=other_model",
+            "-import=other_model: other_model.py:14: model 'small' is registered twice (my_model.py:14): choose "
+            "another name, or replace=True",
+        ),
+        (
+            "-import=my_project/data.py DATA.STRIPES.WIDTH=wide -cfg=vit_digits",
+            "command line: DATA.STRIPES.WIDTH is 'wide': expected a whole number",
+        ),
+        (
+            "-import=my_project.data DATA.STRIPES.WIDTH=3 -cfg=vit_digits",
+            "command line: DATA.STRIPES.WIDTH is read by dataset stripes, not by classification: leave it out",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(project, words, message):
+    (project / "time.py").touch()
+    (project / "other_model.py").write_text((project / "my_model.py").read_text())
+
+    said = refusal(run_command([*ENTRY, "train", *words.split()], folder=project))
+
+    assert said.startswith(message.format(project))
+
+
+def test_an_exception_of_the_module_shows_where_it_was_raised_after_one_line(project):
+    (project / "broken.py").write_text("import missing_library\n")
+
+    ended = run_command([*ENTRY, "inspect", "vit", "-import=broken.py"], folder=project)
+
+    first, *lines = ended.err.splitlines()
+    assert ended.code == 2
+    assert first == (
+        "error: -import=broken.py raises ModuleNotFoundError when it is imported: No module named 'missing_library'"
+    )
+    assert lines[0].startswith("Traceback") and f'File "{project}/broken.py", line 1, in <module>' in lines[1]
+    assert lines[-1] == "ModuleNotFoundError: No module named 'missing_library'" and len(lines) <= 5
+
+
+GUARDED = """
+import multiprocessing
+import sys
+from paddlevit_dist import UserError, register_model
+from paddlevit_dist.launch.spawn import Payload
+from paddlevit_dist.registry import resolve
+
+class Outside:
+    pass
+
+def build(name):
+    print(resolve("model", name).__name__)
+
+def work(payload):
+    worker, arguments = payload.unpack()
+    for name in arguments:
+        try:
+            worker(name)
+        except UserError as error:
+            print(error)
+
+if __name__ == "__main__":
+    class Inside:
+        pass
+
+    register_model("outside", Outside)
+    register_model("inside", Inside)
+    register_model("nameless", lambda name, **options: None)
+    payload = Payload.pack(build, ("outside", "inside", "nameless"))
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(payload,))
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+"""
+
+
+def test_what_a_program_registers_inside_its_guard_is_handed_over_or_explained(tmp_path):
+    (tmp_path / "program.py").write_text(GUARDED)
+
+    lines = well(run_command(["env", sys.executable, "program.py"], folder=tmp_path)).out.splitlines()
+
+    explained = (
+        'a worker process runs neither what a program has inside `if __name__ == "__main__"` nor the cells of a '
+        "notebook: register it at the top level of a file, and name the file with IMPORTS=['my_things.py'] "
+        "(-import=my_things.py)"
+    )
+    assert lines[0] == "Outside" and len(lines) == 3
+    for line, name in zip(lines[1:], ("inside", "nameless")):
+        assert line.startswith(f"model '{name}' is not known: ") and line.endswith(f"; {explained}")
+
+
+def test_installed_packages_join_by_an_entry_point_and_a_broken_one_is_told(tmp_path):
+    about = tmp_path / "acme-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[paddlevit_dist.plugins]\nacme = acme:join\nbroken = acme:nothing\n")
+    (tmp_path / "acme.py").write_text(
+        "from paddlevit_dist import register_model\ndef join():\n    register_model('acme_net', 'acme.net:Net')\n"
+    )
+
+    ended = run_command(
+        ["env", *ENTRY, "inspect", "--list", "acme"], PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)])
+    )
+
+    assert (ended.code, ended.out.split()) == (0, ["acme_net", "acme.net"])
+    assert ended.err.startswith("note: the plugin broken (acme:nothing) cannot be loaded: AttributeError: ")
+    assert len(ended.err.splitlines()) == 1

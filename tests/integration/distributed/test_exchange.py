@@ -1,0 +1,180 @@
+"""Collectives, whoever started the processes, and when things go wrong."""
+
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from support.processes import run_command, run_together, run_workers, succeeded
+from support.waits import counted_waits
+
+import paddlevit_dist
+from paddlevit_dist.distributed import Agreement
+
+PROGRAM = str(Path(__file__).with_name("plain_spawn.py"))
+RANKS = 4
+
+
+def test_collectives_in_a_users_own_program(tmp_path):
+    require_collectives(tmp_path)
+
+
+def require_collectives(tmp_path: Path, launch: Sequence[str] = ()) -> None:
+    """A program that starts its ranks itself, by Paddle's spawn, or is started by Paddle's launcher."""
+    logs = ["--log_dir", str(tmp_path)] if launch else []
+    run = [sys.executable, *launch, *logs, PROGRAM, str(tmp_path)]
+    ended = succeeded(run_command(run, PADDLE_DISTRI_BACKEND="gloo"))
+    said = ended.err + "".join(log.read_text() for log in tmp_path.glob("workerlog.*"))
+    assert said.count("note: messages between ranks are not signed") == 1, "rank 0 says it once"
+    seen = [json.loads((tmp_path / f"seen_{rank}.json").read_text()) for rank in range(2)]
+    assert all(of_rank["delayed before"] > 0 for of_rank in seen), "Paddle itself sends at once: nothing is to be done"
+    for of_rank in seen:
+        assert of_rank["delayed after"] == 0
+        assert of_rank["gathered"] == ["rank 0", "rank 1"]
+        assert of_rank["reduced"] == {"loss": 1.5}
+    assert "rank(s) [1]" in seen[0]["left alone"] and "ended" in seen[0]["left alone"]
+
+
+class Unreadable:
+    """Can be pickled, but not read again."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __reduce__(self):
+        return _refuse, (bytes(self.size),)
+
+
+def _refuse(content: bytes):
+    raise ValueError("this cannot be read")
+
+
+def gather_what_cannot_be_read(size: int):
+    """What follows on an object that raises while it is read."""
+    data = Unreadable(size) if paddlevit_dist.rank() == 1 else "readable"
+    with pytest.raises(ValueError, match="cannot be read"):
+        paddlevit_dist.all_gather(data)
+    return paddlevit_dist.all_gather(size)
+
+
+def gather_in_quick_succession():
+    """Messages of differing lengths, none of which may be read too early or too late."""
+    rank = paddlevit_dist.rank()
+    gathered = []
+    for turn in range(30):
+        parts = paddlevit_dist.all_gather(bytes([rank]) * (turn * rank * 700))
+        gathered.append(([len(part) for part in parts], [set(part) for part in parts]))
+        gathered[-1] += (paddlevit_dist.reduce_dict({"n": rank * turn}, average=False)["n"],)
+    return gathered
+
+
+def agree():
+    """The updates at which this rank finds that all have agreed; barriers keep ranks together as gradients do."""
+    agreement = Agreement()
+    at = []
+    for update in range(1, 10):
+        paddlevit_dist.barrier()
+        if paddlevit_dist.rank():
+            time.sleep(0.005)  # the main process is early
+        if agreement.is_at(update):
+            at.append(update)
+        if paddlevit_dist.rank() == 0 and update > 1:
+            agreement.announce(update)
+    paddlevit_dist.barrier()  # the store is gone once the main process has ended
+    return at
+
+
+def exchange():
+    """Everything at once, as starting processes is what takes time."""
+    return {
+        "unreadable": [gather_what_cannot_be_read(size) for size in (10, 100_000)],
+        "in quick succession": gather_in_quick_succession(),
+        "agreed": agree(),
+    }
+
+
+@pytest.fixture(scope="module")
+def seen() -> list:
+    """What each of four ranks saw."""
+    return succeeded(run_workers("integration.distributed.test_exchange:exchange", processes=RANKS)).results
+
+
+def test_the_group_is_usable_after_an_object_that_cannot_be_read(seen):
+    assert [of_rank["unreadable"] for of_rank in seen] == [[[10] * RANKS, [100_000] * RANKS]] * RANKS
+
+
+def test_ranks_in_quick_succession_never_read_a_message_too_early_or_too_late(seen):
+    for of_rank in seen:
+        for turn, (lengths, contents, total) in enumerate(of_rank["in quick succession"]):
+            assert lengths == [turn * rank * 700 for rank in range(RANKS)]
+            assert contents == [{rank} if turn * rank else set() for rank in range(RANKS)]
+            assert total == turn * sum(range(RANKS))
+
+
+def test_ranks_meet_two_updates_after_the_main_process_has_announced_it(seen):
+    """What would take the place of an announcement too early is left out."""
+    assert [of_rank["agreed"] for of_rank in seen] == [[3, 5, 7, 9]] * RANKS
+
+
+def meet_amid_signals(wanted: int) -> int:
+    """Meet while each process gets one signal after another, until each has had so many; returns how many came."""
+    from paddlevit_dist.runtime import signals
+
+    signals.note_only()
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.is_set():
+            before = signals._state.saves
+            os.kill(os.getpid(), signal.SIGUSR1)
+            while signals._state.saves == before and not ended.is_set():
+                os.sched_yield()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    while min(paddlevit_dist.all_gather(signals._state.saves)) < wanted:
+        paddlevit_dist.barrier()
+    ended.set()
+    sender.join()
+    return signals._state.saves
+
+
+GATHERS = {100: 1, 10_000_000: 2}  # bytes of an object -> exchanges that it takes
+
+
+@pytest.fixture(scope="module")
+def of_two() -> dict[str, list]:
+    module = "integration.distributed.test_exchange"
+    gathers = {f"gather {size}": (f"{module}:gather_as_on_a_gpu", (size,)) for size in GATHERS}
+    return run_together({**gathers, "signals": (f"{module}:meet_amid_signals", (20,))})
+
+
+def test_a_signal_amid_a_meeting_ends_nothing(of_two):
+    """Paddle's store takes an interrupted system call for the loss of its connection."""
+    came = of_two["signals"]
+    assert len(came) == 2 and min(came) >= 20
+
+
+def gather_as_on_a_gpu(size: int):
+    """What a gather of ``size`` bytes, other ones of each rank, gives; and what it makes of them on the way."""
+    data = bytes([1 + paddlevit_dist.rank()]) * size
+    paddlevit_dist.all_gather(None)  # creates the channel
+    dump, load = mock.patch("pickle.dump", wraps=pickle.dump), mock.patch("pickle.loads", wraps=pickle.loads)
+    with dump as dumps, load as loads, counted_waits() as waits:
+        gathered = paddlevit_dist.all_gather(data)
+    found = [(len(part), part[:1], part[-1:]) for part in gathered]
+    return found, [wait.kind for wait in waits.list], waits.transfers, dumps.call_count, loads.call_count
+
+
+@pytest.mark.parametrize("size, gathers", GATHERS.items())
+def test_an_object_crosses_to_a_gpu_and_back_by_pinned_memory_and_is_pickled_once(size, gathers, of_two):
+    """Short ones are in the frames that tell how long the others are."""
+    expected = [(size, bytes([1 + rank]), bytes([1 + rank])) for rank in range(2)]
+    assert of_two[f"gather {size}"] == [(expected, ["read"] * gathers, gathers, 1, 2)] * 2

@@ -1,0 +1,63 @@
+"""Average precision and intervals do not depend on which process evaluates which sample."""
+
+import numpy as np
+import paddle
+import pytest
+from support import counted_samples
+from support.instance_scenes import NAMES, scene
+from support.processes import run_together
+
+from paddlevit_dist.distributed import rank, reduce_dict, world_size
+from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
+
+
+def evaluate_share(scenes: int) -> dict:
+    """Values of all scenes, of which this rank has seen its share."""
+    metrics = InstanceMetrics(NAMES, [1, 2, 3])
+    for number in range(rank(), scenes, world_size()):
+        true_class, true_instance, predictions = scene(number)
+        metrics.update_instances(true_class, true_instance, predictions)
+        labels = paddle.to_tensor(true_class)
+        metrics.update_semantic((labels + 1) % 3, labels, paddle.to_tensor(1.0))
+    return metrics.compute(reduce_dict(metrics.state, average=False))
+
+
+@pytest.fixture(scope="module")
+def groups() -> dict[int, dict[str, list]]:
+    """What each rank of two and of three processes gets."""
+    of_scenes, of_samples = (
+        "integration.distributed.test_metrics:evaluate_share",
+        "support.counted_samples:evaluate_share",
+    )
+    calls = {"5 scenes": (of_scenes, (5,)), "1 scene": (of_scenes, (1,)), "intervals": (of_samples, ())}
+    return {processes: run_together(calls, processes) for processes in (2, 3)}
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_all_ranks_get_the_values_of_one_process(groups, processes):
+    expected = evaluate_share(5)
+    assert 0.0 < expected["AP"] < expected["AP25"] < 1.0
+    assert "AP chair" in expected and "AP lamp" not in expected and "AP wall" not in expected
+    assert groups[processes]["5 scenes"] == [expected] * processes
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_all_ranks_get_the_intervals_of_one_process(groups, processes):
+    assert groups[processes]["intervals"] == [counted_samples.evaluate_share()] * processes
+
+
+def test_a_rank_without_scenes_and_an_evaluation_without_instances(groups):
+    assert groups[2]["1 scene"] == 2 * [evaluate_share(1)]
+    metrics = InstanceMetrics(NAMES, [1, 2, 3])
+    metrics.update_instances(np.zeros(10, int), np.full(10, -100), [])
+    values = metrics.compute(metrics.state)
+    assert values["AP"] == 0.0 and np.isfinite(list(values.values())).all()
+    assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 AP25 0.0000 mIoU")
+
+
+def test_an_instance_counts_for_the_class_of_its_first_point():
+    metrics = InstanceMetrics(NAMES, [1, 2])
+    true_class = np.r_[np.full(120, 1), np.full(80, 2)]
+    metrics.update_instances(true_class, np.zeros(200, int), [Prediction(1, 0.5, np.arange(200))])
+    values = metrics.compute(metrics.state)
+    assert values["AP chair"] == 1.0 and "AP table" not in values

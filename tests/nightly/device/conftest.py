@@ -1,0 +1,3 @@
+"""A training on the CPU, beside which those on a device are laid."""
+
+from integration.device.made_up import on_cpu  # noqa: F401

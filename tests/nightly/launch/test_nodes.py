@@ -1,0 +1,28 @@
+"""Two nodes of ``python -m paddle.distributed.launch`` on the loopback address give the same result as one machine."""
+
+import json
+
+from support.processes import ROOT, run_main, start_nodes, succeeded
+
+ARGUMENTS = [
+    f"-cfg={ROOT}/configs/vit_digits.yaml",
+    "-epochs=1",
+    *"MODEL.EMBED_DIM 32 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 TRAIN.WARMUP_EPOCHS 0 DATA.NUM_WORKERS 0".split(),
+]
+
+
+def metrics(folder) -> list:
+    keep = ("kind", "epoch", "update", "loss", "top-1", "top-5", "top-1 count")
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: line[key] for key in keep if key in line} for line in lines]
+
+
+def test_two_nodes_equal_two_spawned_processes(tmp_path):
+    succeeded(run_main(*ARGUMENTS, f"-output={tmp_path / 'spawned'}", "-ngpus=2"))
+    nodes = start_nodes(tmp_path, *ARGUMENTS, f"-output={tmp_path / 'nodes'}")
+    for node in nodes:
+        out, err = node.communicate(timeout=600)
+        assert node.returncode == 0, f"{out[-2000:]}\n{err[-2000:]}"
+    assert metrics(tmp_path / "nodes") == metrics(tmp_path / "spawned")
+    record = json.loads((tmp_path / "nodes" / "run.json").read_text())
+    assert record["processes"] == 2

@@ -1,0 +1,52 @@
+"""The examples, each as a reader would run it: scripts as programs, notebooks cell by cell in one process."""
+
+import json
+import re
+import sys
+
+import pytest
+from support.processes import ROOT, run_command, succeeded
+
+FOLDER = ROOT / "examples"
+
+# What a script prints last: its figure has to be above what guessing gives.
+SCRIPTS = {
+    "fine_tune.py": (r"^even or odd: ([\d.]+) % \[", 60.0),
+    "own_loop.py": (r"^top-1 ([\d.]+) \[[\d., ]+\] of 360$", 15.0),
+    "own_things.py": (r"^stripes: ([\d.]+) %, 2514 parameters$", 90.0),
+    "sparse_network.py": (r"^ball or box: ([\d.]+) % of 120$", 80.0),
+    "score_anything.py": (r"^Accuracy: top-5 ([\d.]+) \[", 60.0),
+}
+
+
+def run(words: list, folder) -> str:
+    return succeeded(run_command([sys.executable, *words], folder=folder)).out
+
+
+def test_every_example_is_run():
+    assert {path.name for path in FOLDER.glob("*.py")} == set(SCRIPTS)
+    assert {path.name for path in FOLDER.glob("*.ipynb")} == {"first_steps.ipynb", "own_model.ipynb"}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_prints_its_figure(name, tmp_path):
+    pattern, least = SCRIPTS[name]
+    (figure,) = re.findall(pattern, run([str(FOLDER / name)], tmp_path), re.MULTILINE)
+    assert float(figure) > least
+
+
+def test_a_loop_prints_the_same_with_two_processes(tmp_path):
+    one, two = (run([str(FOLDER / "own_loop.py"), number], tmp_path).splitlines()[-1] for number in "12")
+    assert one == two and one.startswith("top-1 ")
+
+
+@pytest.mark.parametrize("name", ["first_steps", "own_model"])
+def test_a_notebook_runs_from_its_first_cell_to_its_last(name, tmp_path):
+    notebook = json.loads((FOLDER / f"{name}.ipynb").read_text(encoding="utf-8"))
+    assert notebook["nbformat"] == 4 and all(cell["source"] for cell in notebook["cells"])
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    # As a kernel does: one after the other, in a main module that has no file.
+    program = f"for cell in {cells!r}:\n    exec(compile(cell, 'cell', 'exec'), globals())\nprint(run.values['top-1'])"
+    printed = run(["-c", program], tmp_path).splitlines()
+    assert float(printed[-1]) > 15.0
+    assert all("outputs" not in cell or cell["outputs"] == [] for cell in notebook["cells"])

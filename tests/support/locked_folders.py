@@ -1,0 +1,21 @@
+"""Output folders that a test holds as a run does."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from paddlevit_dist.launch.lock import own
+
+
+@pytest.fixture
+def take():
+    """Locks folders, and gives them back at the end."""
+    with contextlib.ExitStack() as locks:
+
+        def taken(folder: Path) -> list[str]:
+            said: list[str] = []
+            locks.enter_context(own(folder, said.append, is_evaluation=False))
+            return said
+
+        yield taken

@@ -1,0 +1,97 @@
+"""Memory that runs out on a GPU is one line with the figures of the run, whatever raises it, in any process."""
+
+from types import SimpleNamespace
+
+import pytest
+from support import small_runs
+from support.full_gpus import ALLOCATION, SAID, no_memory
+
+from paddlevit_dist.engine import gpu_memory
+from paddlevit_dist.runtime.errors import UserError
+
+VIRTUAL = (
+    "(ResourceExhausted) \n\nOut of memory error on GPU Virtual Memory 1. Cannot allocate 98.000244MB memory on GPU "
+    "Virtual Memory 1, 6.000000GB memory has been allocated and available memory is only 0.000000B.\n\nPlease decrease "
+    "the batch size of your model.\n"
+)
+CUBLAS = (
+    "(External) CUBLAS error(3). \n  [Hint: 'CUBLAS_STATUS_ALLOC_FAILED'.  Resource allocation failed inside the "
+    "cuBLAS library.] (at ../paddle/phi/backends/gpu/gpu_resources.cc:201)"
+)
+CUDNN = "(External) CUDNN error(2), CUDNN_STATUS_ALLOC_FAILED. \n  [Hint: Please search for the error code(2)]"
+CUDA = "(External) CUDA error(2), out of memory. \n  [Hint: 'cudaErrorMemoryAllocation'. The API call failed]"
+NCCL = (
+    "(External) NCCL error(1), unhandled cuda error. \n  Detail: Cuda failure 2 'out of memory' Resolve: ... "
+    "(at ../paddle/phi/core/distributed/comm_context_manager.cc:83)"
+)
+
+
+def test_what_was_asked_for_and_what_is_left_is_told():
+    assert gpu_memory.out_of_memory(ALLOCATION) == f"out of memory on GPU 0 (rank 0): {SAID}"
+    said = gpu_memory.out_of_memory(VIRTUAL)
+    assert said == "out of memory on GPU 1 (rank 0): 98.0 MiB were asked for, 6.00 GiB are in use and 0.0 MiB free"
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        (CUBLAS, "CUBLAS_STATUS_ALLOC_FAILED"),
+        (CUDNN, "CUDNN_STATUS_ALLOC_FAILED"),
+        (CUDA, "CUDA error(2)"),
+        (NCCL, "Cuda failure 2 'out of memory'"),
+    ],
+)
+def test_libraries_that_get_no_memory_are_named(text, name):
+    assert f"a library of CUDA got none ({name})" in gpu_memory.out_of_memory(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(ResourceExhausted) Fail to alloc memory of 140737488355328 size, error code is 12.",
+        "CUDA error(700), an illegal memory access was encountered.",
+        "cannot allocate: the tensor has no elements",
+    ],
+)
+def test_other_errors_are_left_as_they_are(text):
+    assert gpu_memory.out_of_memory(text) is None
+    with pytest.raises(MemoryError, match="."), gpu_memory.explain_memory("advice"):
+        raise MemoryError(text)
+
+
+def test_memory_that_others_hold_is_told_apart(monkeypatch):
+    device = SimpleNamespace(memory_reserved=lambda: 4 << 30)
+    monkeypatch.setattr(gpu_memory.paddle.device, "cuda", device)
+    monkeypatch.setattr(gpu_memory.device_kinds, "current", lambda: gpu_memory.device_kinds.kind_of("gpu"))
+    said = gpu_memory.out_of_memory(ALLOCATION)
+    assert "28.77 GiB are in use, 24.77 GiB of them not by this process (see nvidia-smi)" in said
+    device.memory_reserved = lambda: 28 << 30
+    assert "nvidia-smi" not in gpu_memory.out_of_memory(ALLOCATION)
+
+
+@pytest.mark.parametrize(
+    "changes, helps, not_yet",
+    [
+        ({}, ["DATA.BATCH_SIZE (32)", "TRAIN.ACCUM_ITER (2)", "TRAIN.RECOMPUTE", "-amp"], []),
+        ({"AMP": True}, ["DATA.BATCH_SIZE (32)", "TRAIN.RECOMPUTE"], ["-amp"]),
+        ({"RECOMPUTE": True, "BATCH_SIZE": 1}, ["-amp"], ["BATCH_SIZE", "RECOMPUTE"]),
+        ({"RECOMPUTE": True, "BATCH_SIZE": 1, "AMP": True}, ["larger GPU"], ["BATCH_SIZE", "RECOMPUTE", "-amp"]),
+    ],
+)
+def test_what_helps_is_what_the_run_does_not_use_yet(changes, helps, not_yet):
+    values = {"AMP": False, "RECOMPUTE": False, "BATCH_SIZE": 32, **changes}
+    config = SimpleNamespace(
+        AMP=values["AMP"],
+        TO_STATIC=False,
+        DATA=SimpleNamespace(BATCH_SIZE=values["BATCH_SIZE"]),
+        TRAIN=SimpleNamespace(ACCUM_ITER=2, RECOMPUTE=values["RECOMPUTE"]),
+    )
+    advice = gpu_memory.of_training(config)
+    assert all(word in advice for word in helps) and not any(word in advice for word in not_yet)
+
+
+def test_an_evaluation_is_told_of_its_own_batch(tmp_path):
+    made = small_runs.build(str(tmp_path), "-batch_size=16", "-batch_size_eval=24")
+    made.model.forward = no_memory
+    with pytest.raises(UserError, match=r"rank 0.*; lower DATA.BATCH_SIZE_EVAL \(24\)$"):
+        made.evaluation("evaluation")

@@ -1,0 +1,177 @@
+"""Checkpoints and updates of a training: when it saves, what it does first when resumed, and what a non-finite update
+leaves behind."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from support import small_runs
+from support.killed_runs import kill_in_evaluation
+from support.poisoned_runs import left_and_saved, require_unchanged
+
+from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint.content import fingerprint
+from paddlevit_dist.engine.loop import Loop
+from paddlevit_dist.points.instances.task import InstanceSegmentation
+
+RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "VALIDATE_FREQ", "1"]  # 10 updates per epoch
+
+
+def build(output: Path, *arguments: str) -> Any:
+    return small_runs.build(str(output), *RUN, *arguments)
+
+
+def events(output: Path, kind: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == kind]
+
+
+def names(output: Path) -> set:
+    return {path.name for path in (output / "checkpoints").iterdir() if not path.is_symlink()}
+
+
+def link(output: Path, name: str) -> str:
+    return (output / "checkpoints" / name).resolve().name
+
+
+def weights(output: Path, checkpoint: str) -> dict[str, np.ndarray]:
+    state = paddle.load(str(output / "checkpoints" / checkpoint / "model.pdparams"))
+    return {name: tensor.numpy() for name, tensor in state.items()}
+
+
+@pytest.mark.parametrize("epoch", [1, 2], ids=["first epoch", "last epoch"])
+def test_a_run_that_ends_in_an_evaluation_does_that_first_when_it_is_resumed(tmp_path, monkeypatch, capsys, epoch):
+    arguments = ["-epochs=2", "SAVE_FREQ", "2"]
+    kill_in_evaluation(build(tmp_path, *arguments), monkeypatch, number=epoch)
+    assert link(tmp_path, "last") == f"epoch_000{epoch}"
+    assert epoch == 1 or len(events(tmp_path, "evaluation")) == 1
+    values = build(tmp_path, *arguments, "-resume=auto").train()
+    said = capsys.readouterr().out.splitlines()
+    resumed = next(number for number, line in enumerate(said) if line.startswith("resumed from"))
+    told = [line for line in said[resumed:] if line.startswith("epoch ")]
+    assert told[0].startswith(f"epoch {epoch} evaluation")
+    assert [event["epoch"] for event in events(tmp_path, "evaluation")] == [1, 2]
+    assert events(tmp_path, "interruption")[0]["reason"] == "found when resuming"
+    tops = [event["top-1"] for event in events(tmp_path, "evaluation")]
+    best = len(tops) - int(np.argmax(tops[::-1]))  # of equal ones the later
+    assert link(tmp_path, "best") == f"epoch_000{best}" and values["top-1"] == tops[-1]
+    state = checkpoints.read(tmp_path / "checkpoints" / "epoch_0002")
+    assert state.extra["best"].pop("line").startswith(f"top-1 {tops[best - 1]:.2f} ")
+    assert state.extra["best"] == {"name": "top-1", "value": tops[best - 1], "epoch": best}
+    assert not state.extra["evaluation_due"]
+
+
+def test_an_evaluation_that_the_checkpoint_of_an_update_owes_is_done_under_its_epoch(tmp_path, monkeypatch):
+    """The epoch's own checkpoint is damaged; the one of its last update stands at the same place."""
+    arguments = ["-epochs=1", "SAVE_EVERY_UPDATES", "10"]
+    kill_in_evaluation(build(tmp_path, *arguments), monkeypatch, number=1)
+    (tmp_path / "checkpoints" / "epoch_0001" / "model.pdparams").unlink()
+    build(tmp_path, *arguments, "-resume=auto").train()
+    assert names(tmp_path) == {"epoch_0001", "update_00000010"}
+    assert link(tmp_path, "last") == link(tmp_path, "best") == "epoch_0001"
+    checkpoints.verify(tmp_path / "checkpoints" / "epoch_0001")
+    assert len(events(tmp_path, "evaluation")) == 1
+
+
+def test_the_newest_updates_stay_beside_the_epochs(tmp_path):
+    build(tmp_path, "-epochs=2", "SAVE_FREQ", "1", "SAVE_EVERY_UPDATES", "3", "KEEP_UPDATES", "3").train()
+    updates = {f"update_{update:08d}" for update in (12, 15, 18)}
+    assert names(tmp_path) == {"epoch_0001", "epoch_0002", *updates}
+    directory = tmp_path / "checkpoints" / "update_00000012"
+    checkpoints.verify(directory)
+    assert checkpoints.read(directory).position == {"epoch": 1, "consumed": 64, "update": 12}
+    assert (directory / "about.yaml").is_file() and link(tmp_path, "last") == "epoch_0002"
+
+
+def test_after_some_minutes_a_checkpoint_is_saved_at_the_next_update(tmp_path):
+    build(tmp_path, "-epochs=1", "SAVE_EVERY_MINUTES", "1e-9", "KEEP_UPDATES", "9").train()
+    assert names(tmp_path) == {"epoch_0001", *(f"update_{update:08d}" for update in (2, 4, 6, 8, 10))}
+
+
+def test_the_norm_of_the_gradients_is_the_length_of_a_step(tmp_path):
+    """SGD without momentum and decay goes ``rate * gradient``, so its steps tell the gradients' norm."""
+    sgd = "TRAIN.OPTIMIZER.NAME SGD TRAIN.OPTIMIZER.MOMENTUM 0.0 TRAIN.WEIGHT_DECAY 0.0 TRAIN.BASE_LR 0.5".split()
+    build(tmp_path, "-epochs=1", "SAVE_EVERY_UPDATES", "1", "KEEP_UPDATES", "20", *sgd).train()
+    states = [weights(tmp_path, f"update_{update:08d}") for update in range(1, 11)]
+    for before, after, event in zip(states, states[1:], events(tmp_path, "training")[1:]):
+        squares = [((after[name] - before[name]).astype(np.float64) ** 2).sum() for name in before]
+        assert event["gradient_norm"] == pytest.approx(np.sqrt(sum(squares)) / event["learning_rate"], rel=1e-3)
+
+
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+@pytest.mark.parametrize("on_host", [True, False], ids=["as on a CPU", "as on a GPU"])
+@pytest.mark.parametrize("at", [4, 10], ids=["amid", "at the end of the epoch"])
+def test_an_update_that_is_not_finite_changes_nothing_and_ends_the_run(tmp_path, optimizer, on_host, at):
+    choice = ["TRAIN.OPTIMIZER.NAME", optimizer]
+    require_unchanged(*left_and_saved(str(tmp_path), *choice, at=at, on_host=on_host), at)
+
+
+def test_updates_that_the_device_judges_are_those_that_the_host_judges(tmp_path):
+    results = []
+    for on_host in (True, False):
+        trainer = build(tmp_path / str(on_host), "-epochs=1", "TRAIN.MODEL_EMA", "True")
+        trainer.prepare_training()
+        trainer.updater.on_host = on_host
+        trainer.train()
+        averages = trainer.ema.state_dict()
+        results.append([tensor.numpy() for tensor in (*trainer.model.state_dict().values(), *averages.values())])
+    for left, right in zip(*results):
+        np.testing.assert_array_equal(left, right)
+
+
+def best_of(tmp_path, monkeypatch, metric, evaluations):
+    """The epoch of the best of several evaluations, and those that were the best when they were noted."""
+    run = build(tmp_path, "-epochs=1")
+    run.prepare_training()
+    checkpointer = run.checkpointer
+    monkeypatch.setattr(checkpointer, "_on_main", lambda act: None)
+    name, more_is_better = metric
+    noted = [
+        checkpointer.note_evaluation(epoch, name, values[name], more_is_better, f"line {epoch}")
+        for epoch, values in enumerate(evaluations, start=1)
+    ]
+    return checkpointer, noted
+
+
+def test_of_equal_evaluations_the_later_is_the_best_and_instances_are_chosen_by_ap(tmp_path, monkeypatch):
+    of_epochs = [(0.0, 0.0), (0.30, 0.50), (0.30, 0.40), (0.20, 0.60)]
+    evaluations = [{"AP": ap, "AP50": ap50} for ap, ap50 in of_epochs]
+    checkpointer, noted = best_of(tmp_path, monkeypatch, InstanceSegmentation.best_metric, evaluations)
+    assert noted == [True, True, True, False]
+    assert checkpointer.best == {"name": "AP", "value": 0.30, "epoch": 3, "line": "line 3"}
+    assert checkpointer.note_evaluation(5, "mIoU", 0.1, True, "line 5")  # another number starts again
+
+
+def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):
+    run = build(tmp_path, "-epochs=2")
+    run.prepare_training()
+    loop = Loop(run)
+    run.checkpointer.best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50.00"}
+    assert loop._results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
+    run.checkpointer.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
+    assert loop._results("top-1 50.00") == ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
+
+
+def test_a_training_goes_on_in_mid_epoch_with_a_word_on_means_and_decay_that_it_lacks(tmp_path, capsys):
+    build(tmp_path, "-epochs=1", "SAVE_EVERY_UPDATES", "4", "KEEP_UPDATES", "9").train()
+    checkpoint = tmp_path / "checkpoints" / "update_00000004"
+    state = json.loads((checkpoint / "state.json").read_text())
+    assert state["extra"]["training_means"]["pace"]["updates"] == 4
+    assert state["extra"]["undecayed"] == ["cls_token", "pos_embed"]
+    state["extra"].update(training_means=None, undecayed=[])
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    manifest["files"]["state.json"] = fingerprint(checkpoint / "state.json")
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+    capsys.readouterr()
+    build(tmp_path / "on", "-epochs=1", f"-resume={checkpoint}").train()
+    said = capsys.readouterr().out
+    assert f"note: {checkpoint} holds no means of its training: those of epoch 1 cover its rest" in said
+    assert f"note: {checkpoint} has another rule of weight decay for cls_token, pos_embed; " in said
+    build(tmp_path / "now", "-epochs=1", f"-resume={checkpoint.with_name('update_00000008')}").train()
+    assert "note: " not in capsys.readouterr().out
+    (whole,), (rest,) = events(tmp_path, "epoch"), events(tmp_path / "now", "epoch")
+    assert (whole["loss"], whole["top-1"]) == (rest["loss"], rest["top-1"])

@@ -1,0 +1,133 @@
+"""A training ends after TRAIN.PATIENCE evaluations without an improvement, also one that was stopped in between."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support import small_runs
+from support.killed_runs import kill_in_evaluation
+from support.runs import events
+
+from paddlevit_dist.engine.loop import EarlyStopping
+from paddlevit_dist.intervals import Interval
+
+RUN = ["-batch_size=64", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.PATIENCE", "1"]
+
+
+class Record(list):
+    """The lines that are said, and the events."""
+
+    def say(self, line: str) -> None:
+        self.append(line)
+
+    def event(self, kind: str, values: dict[str, Any]) -> None:
+        self.append({"kind": kind, **values})
+
+
+def run_of(patience: int, least: float, more: bool = True, directory: Path | None = None, epoch: int = 0) -> Any:
+    """What early stopping asks a run for, of 100 epochs."""
+    return SimpleNamespace(
+        config=SimpleNamespace(
+            TRAIN=SimpleNamespace(PATIENCE=patience, MIN_IMPROVEMENT=least, NUM_EPOCHS=100),
+        ),
+        task=SimpleNamespace(best_metric=("score", more)),
+        start=SimpleNamespace(directory=directory, position={"epoch": epoch}, evaluation_due=False),
+        checkpointer=SimpleNamespace(best=None),
+        evaluation=SimpleNamespace(intervals={}),
+        record=Record(),
+        last_epoch=100,
+    )
+
+
+def ended_at(stopping: EarlyStopping, scores: list[float], first: int = 1) -> int | None:
+    for epoch, score in enumerate(scores, first):
+        stopping.epoch_evaluated(epoch, {"score": score}, "", False)
+        if stopping.ends_training:
+            return epoch
+    return None
+
+
+def expected_end(scores: list[float], patience: int, least: float, more: bool) -> int | None:
+    """As the words say it: the last improvement of each prefix, found by walking from improvement to improvement."""
+    for length in range(1, len(scores) + 1):
+        signed = [score if more else -score for score in scores[:length]]
+        last = 0
+        while following := [n for n in range(last + 1, length) if signed[n] > signed[last] + least]:
+            last = following[0]
+        if length - 1 - last >= patience:
+            return length
+    return None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_ends_where_the_words_say_it_whenever_it_was_resumed(tmp_path, seed):
+    generator = np.random.default_rng(seed)
+    scores, more = generator.normal(size=30).cumsum().round(1).tolist(), bool(seed % 2)
+    patience, least = int(generator.integers(1, 5)), float(generator.choice([0.05, 0.55, 2.05]))
+    expected = expected_end(scores, patience, least, more)
+    assert ended_at(EarlyStopping(run_of(patience, least, more)), scores) == expected
+    lines = [{"kind": "evaluation", "epoch": n, "score": score} for n, score in enumerate(scores, 1)]
+    lines.insert(2, {"kind": "evaluation", "epoch": 1, "score": 99.0, "superseded": True})
+    lines.insert(3, {"kind": "evaluation", "score": 99.0})  # of weights alone
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    checkpoint = tmp_path / "checkpoints" / "epoch"
+    for epoch in range(1, (expected or 31) - 1):
+        resumed = EarlyStopping(run_of(patience, least, more, checkpoint, epoch))
+        assert not resumed.ends_training
+        assert ended_at(resumed, scores[epoch:], epoch + 1) == expected
+    if expected:
+        assert f"ended early after epoch {expected} of 100" in (
+            EarlyStopping(run_of(patience, least, more, checkpoint, expected)).ends_training
+        )
+
+
+def test_a_checkpoint_without_a_record_knows_its_best(tmp_path):
+    run = run_of(2, 0.0, directory=tmp_path / "checkpoints" / "epoch", epoch=7)
+    run.checkpointer.best = {"name": "score", "value": 60.0, "epoch": 5}
+    assert ended_at(EarlyStopping(run), [59.0, 59.5, 70.0], 8) == 9
+    line = json.dumps({"kind": "evaluation", "epoch": 7, "score": 58.0})  # a record that begins in another folder
+    (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
+    assert ended_at(EarlyStopping(run), [59.0, 59.5, 70.0], 8) == 8
+
+
+def test_an_improvement_within_the_interval_is_told_first_and_where_the_training_goes_on_because_of_it():
+    run = run_of(3, 0.0)
+    stopping = EarlyStopping(run)
+    told = []
+    for epoch, score in enumerate([80.0, 90.0, 90.5, 91.0, 90.0, 91.5], 1):
+        run.evaluation.intervals = {"score": Interval(score, score - 2, score + 2)}
+        stopping.epoch_evaluated(epoch, {"score": score}, "", False)
+        told += [epoch] * len(run.record)
+        last, run.record = list(run.record), Record()
+    assert told == [3, 6]  # 2 is far better, 4 is like 3, 5 is worse
+    assert last == ["note: score +0.5 since epoch 4 is within the interval [89.5, 93.5]: may be chance"]
+
+
+def test_a_run_that_ends_early_ends_as_a_finished_one_does(tmp_path, capsys):
+    words = [*RUN, "-epochs=5", "TRAIN.MIN_IMPROVEMENT", "100", "REPORT", "True"]
+    values = small_runs.build(str(tmp_path), *words).train()
+    said = capsys.readouterr().out
+    assert "ended early after epoch 2 of 5: top-1 has not improved by more than 100 in 1 evaluation(s)" in said
+    assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]
+    assert values["top-1"] == events(tmp_path)[-2]["top-1"] and events(tmp_path)[-1]["kind"] == "ended_early"
+    assert (tmp_path / "checkpoints" / "last").resolve().name == "epoch_0002"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "ended early after epoch 2 of 5" in page and "figures-0-training" in page and "(95 %), epoch " in page
+    assert small_runs.build(str(tmp_path), *words, "-resume=auto").train() == {}
+    assert "nothing to do: ended early after epoch 2 of 5" in capsys.readouterr().out
+    small_runs.build(str(tmp_path), *words, "-resume=auto", "TRAIN.PATIENCE", "0", "-epochs=5").train()
+    assert events(tmp_path)[-1]["epoch"] == 5
+
+
+def test_an_evaluation_that_was_broken_off_ends_the_training_when_it_is_repeated(tmp_path, monkeypatch, capsys):
+    words = [*RUN, "-epochs=5", "TRAIN.MIN_IMPROVEMENT", "100"]
+    kill_in_evaluation(small_runs.build(str(tmp_path), *words), monkeypatch, number=2)
+    assert not any(event["kind"] == "ended_early" for event in events(tmp_path))
+    small_runs.build(str(tmp_path), *words, "-resume=auto").train()
+    said = capsys.readouterr().out
+    assert "ended early after epoch 2 of 5" in said and "(last" in said.splitlines()[-1] + said.splitlines()[-2]
+    assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]
+    assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "ended_early"] == [2]

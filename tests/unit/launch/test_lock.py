@@ -1,0 +1,60 @@
+"""One run at a time in an output folder, also after a kill, and what a killed run leaves."""
+
+import errno
+import fcntl
+import json
+import os
+import sys
+
+import pytest
+
+from paddlevit_dist.launch.lock import FILE, is_running, own
+from paddlevit_dist.runtime.errors import UserError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc and /dev/shm")
+
+
+def test_the_lock_does_not_keep_passwords_of_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train", "-pretrained=https://me:secret@example.org/w?token=hidden"])
+    with own(tmp_path, print, is_evaluation=False):
+        content = (tmp_path / FILE).read_text()
+    assert "https://***@example.org/w?token=***" in content and "secret" not in content and "hidden" not in content
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, take, monkeypatch):
+    def refuse(descriptor, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert take(tmp_path) == [
+        f"{tmp_path} is on a file system without locks: nothing keeps a second run from writing there"
+    ]
+    assert is_running(tmp_path) is None
+
+
+def test_what_a_lock_file_says_is_shown_without_what_a_terminal_would_obey(tmp_path, take):
+    take(tmp_path)
+    content = json.loads((tmp_path / FILE).read_text())
+    content.update(host="other-host", command="train \x1b[31mred\nerror: no")
+    (tmp_path / FILE).write_text(json.dumps(content))
+    with pytest.raises(UserError, match=f"process {os.getpid()} on other-host") as refusal:
+        take(tmp_path)
+    assert str(refusal.value).isprintable()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"[" * 50_000, b'{"host": 1}', b"\xff\x00"], ids=range(6))
+def test_a_lock_file_without_a_holder_is_no_obstacle(content, tmp_path, take):
+    (tmp_path / FILE).write_bytes(content)
+    take(tmp_path)
+    assert json.loads((tmp_path / FILE).read_text())["pid"] == os.getpid()
+
+
+def test_what_is_no_file_is_named(tmp_path, take):
+    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=f"{FILE} is not a file.*remove it"):
+        take(tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / FILE).unlink()
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(UserError, match=f"{FILE} is not a file; remove it"):
+        take(tmp_path)

@@ -1,0 +1,208 @@
+"""Meters: what the commands print for the same outputs, in one process and in two, at once and merged."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+from support.metered_samples import (
+    KINDS,
+    NAMES,
+    SAMPLES,
+    boxes,
+    close,
+    images,
+    label_maps,
+    landmarks,
+    meter_of,
+    plain,
+    scenes,
+    volumes,
+)
+
+import paddlevit_dist as pv
+from paddlevit_dist.commands import evaluate_detections, evaluate_results
+from paddlevit_dist.runtime.errors import UserError
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_merged_meter_has_the_scores_of_one_and_goes_on(kind):
+    number = {"number_them": kind == "boxes"}  # images of boxes are told apart by their numbers
+    first, second = meter_of(kind, range(5), **number), meter_of(kind, range(5, 9), **number)
+    first.compute()  # which changes nothing
+    merged = meter_of(kind, range(9, SAMPLES), meter=first.merge(second), **number)
+    close(plain(merged.compute()), plain(meter_of(kind, range(SAMPLES), **number).compute()))
+    close(plain(second.compute()), plain(meter_of(kind, range(5, 9), **number).compute()))
+
+
+def json_of(run, words, capsys) -> dict:
+    capsys.readouterr()
+    run([*map(str, words), "-json"])
+    return json.loads(capsys.readouterr().out)
+
+
+def agree(said: dict, scores) -> None:
+    common = set(said["scores"]) & set(scores.values)
+    assert {"mIoU", "AP", "top-1", "mre_mm"} & common, common
+    for name in common:
+        assert said["scores"][name] == pytest.approx(scores.values[name], rel=1e-12), name
+    for name in set(said["intervals"]) & set(scores.intervals):
+        assert said["intervals"][name] == pytest.approx(scores.intervals[name].plain(), rel=1e-5), name
+    assert set(said["intervals"]) & set(scores.intervals)
+
+
+def test_accuracy_is_that_of_evaluate_classes(tmp_path, capsys):
+    for name in ("truth", "results"):
+        rows = [["name", *(["label"] if name == "truth" else map(str, range(7)))]]
+        for index in range(SAMPLES):
+            logits, label = images(index)
+            rows.append([f"{index:02}.png", *([label] if name == "truth" else map(repr, logits.tolist()))])
+        (tmp_path / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    said = json_of(evaluate_results.run_classes, [tmp_path / "truth.csv", tmp_path / "results.csv"], capsys)
+    agree(said, meter_of("images", range(SAMPLES)).compute())
+
+
+def test_coco_ap_is_that_of_evaluate_detections(tmp_path, capsys):
+    annotations, results = [], []
+    for index in range(SAMPLES):
+        found, true = boxes(index)
+        for corners, label in zip(true["boxes"], true["labels"]):
+            box = [*corners[:2].tolist(), *(corners[2:] - corners[:2]).tolist()]
+            area = box[2] * box[3]
+            one = {"image_id": index, "category_id": int(label), "bbox": box, "area": area, "iscrowd": 0}
+            annotations.append({"id": len(annotations) + 1, **one})
+        for corners, score, label in zip(*found.values()):
+            box = [*corners[:2].tolist(), *(corners[2:] - corners[:2]).tolist()]
+            results.append({"image_id": index, "category_id": int(label), "bbox": box, "score": float(score)})
+    categories = [{"id": 0, "name": "cup"}, {"id": 1, "name": "hat"}]
+    of_images = [{"id": index, "width": 200, "height": 200} for index in range(SAMPLES)]
+    truth = {"images": of_images, "categories": categories, "annotations": annotations}
+    for name, content in (("truth", truth), ("results", results)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    said = json_of(evaluate_detections.run, [tmp_path / "truth.json", tmp_path / "results.json"], capsys)
+    agree(said, meter_of("boxes", range(SAMPLES)).compute())
+
+
+def test_mean_iou_is_that_of_evaluate_masks(tmp_path, capsys):
+    for side, name in enumerate(("results", "truth")):
+        (tmp_path / name).mkdir()
+        for index in range(SAMPLES):
+            Image.fromarray(label_maps(index)[side].astype(np.uint8)).save(tmp_path / name / f"{index:02}.png")
+    said = json_of(evaluate_results.run_masks, [tmp_path / "truth", tmp_path / "results"], capsys)
+    scores = meter_of("label maps", range(SAMPLES)).compute()
+    agree(said, scores)
+    every = [np.concatenate([label_maps(index)[side].ravel() for index in range(SAMPLES)]) for side in (0, 1)]
+    known = every[1] != 255
+    found, true = every[0][known], every[1][known]
+    shares = [((found == k) & (true == k)).sum() / ((found == k) | (true == k)).sum() for k in range(3)]
+    assert scores.values["mIoU"] == pytest.approx(np.mean(shares), rel=1e-12)
+
+
+def test_dice_and_radial_errors_are_their_formulas():
+    scores = meter_of("volumes", range(SAMPLES)).compute().values
+    dice = np.full((SAMPLES, 2), np.nan)
+    for index in range(SAMPLES):
+        found, true = volumes(index)
+        for place, label in enumerate((1, 2)):
+            total = (found == label).sum() + (true == label).sum()
+            dice[index, place] = 2 * ((found == label) & (true == label)).sum() / total if total else np.nan
+    assert scores["Dice"] == pytest.approx(np.nanmean(np.nanmean(dice, axis=0)), rel=1e-12)
+    errors = np.concatenate([np.linalg.norm(found - true, axis=1) for found, true in map(landmarks, range(SAMPLES))])
+    errors = errors[~np.isnan(errors)]
+    values = meter_of("landmarks", range(SAMPLES)).compute().values
+    assert values["mre_mm"] == pytest.approx(errors.mean(), rel=1e-12)
+    assert values["sdr_2mm"] == pytest.approx(100 * (errors <= 2).mean(), rel=1e-12)
+
+
+def test_a_sample_counted_twice_and_nothing_at_all_are_refused():
+    with pytest.raises(UserError, match="sample 3 was counted 2 times: Paddle's DistributedBatchSampler"):
+        meter_of("images", [1, 3, 3]).compute()
+    with pytest.raises(UserError, match="MeanIoU: nothing was added"):
+        pv.MeanIoU(3).compute()
+    with pytest.raises(UserError, match="2 indices of 4 samples"):
+        meter_of("images", [1, 2], False, meter_of("images", [1, 2])).compute()
+    with pytest.raises(UserError, match="Accuracy: a MeanIoU cannot be merged with it"):
+        pv.Accuracy(3).merge(pv.MeanIoU(3))
+
+
+ROW, MAP, BOX = np.eye(3, dtype=np.float32), np.zeros((4, 4), int), np.array([[0.0, 0, 9, 9]])
+FOUND, TRUE = {"boxes": BOX, "scores": [0.9], "labels": [0]}, {"boxes": BOX, "labels": [0]}
+SCENE = {"classes": np.zeros(9, int), "instances": np.zeros(9, int)}
+WRONG = [  # what would be an error of somebody else's, or a wrong number without a word
+    (pv.Accuracy, "cat", None, "classes='cat': expected their number, at least 1, or each name once"),
+    (pv.Accuracy, ["a", "a"], None, "or each name once"),
+    (pv.Accuracy, 3, (ROW[:, :2], [0, 1, 1]), r"outputs of shape \(3, 2\): expected \(batch, 3\)"),
+    (pv.Accuracy, 3, (ROW, [0, 1, 3]), "targets: class 3 of 3: expected 0 to 2"),
+    (pv.Accuracy, 3, (ROW, [0, 1, 2.5]), "expected whole numbers"),
+    (pv.Accuracy, 3, (ROW, [0, 1]), "3 outputs beside 2 targets"),
+    (
+        pv.Accuracy,
+        3,
+        (ROW, [0, 1, 2], [0, 1]),
+        r"indices of shape \(2,\), int64: expected a whole number for each of 3",
+    ),
+    (pv.MeanIoU, 256, None, "256 classes: at most 255"),
+    (pv.MeanIoU, 3, (MAP, MAP), r"sample 0: outputs of shape \(4,\).*\(height, width\) of both"),
+    (pv.MeanIoU, 3, ([MAP], [MAP + 256]), "sample 0: targets: class 256 of 3: expected 0 to 2, or 255 for none"),
+    (pv.MeanIoU, 3, ([MAP + 0.7], [MAP]), "outputs: float64: expected numbers of classes"),
+    (pv.CocoAP, 2, (FOUND, TRUE), "this is a dict, not a batch"),
+    (pv.CocoAP, 2, ([TRUE], [TRUE]), "the output is no dictionary of boxes, scores, labels: without scores"),
+    (pv.CocoAP, 2, ([{**FOUND, "scores": [1, 1]}], [TRUE]), "the output has 1 boxes and 2 scores"),
+    (pv.CocoAP, 2, ([{**FOUND, "scores": 0.9}], [TRUE]), "the output's scores are a float, no list"),
+    (pv.CocoAP, 2, ([{**FOUND, "labels": [2]}], [TRUE]), "labels of the output: class 2 of 2"),
+    (pv.CocoAP, 2, ([FOUND], [{**TRUE, "boxes": [[9, 9, 2, 2]]}]), "corners x0, y0, x1, y1, not x, y, width, height"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [9])]}], [SCENE]), "are no indices of 9 points"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, [1])]}], [SCENE]), r"no \(class, confidence, its points\)"),
+    (pv.RadialError, 2, (np.zeros((1, 3, 3)), np.zeros((1, 3, 3))), r"sample 0: .*expected \(2, 3\) of both"),
+    (pv.RadialError, 2, ([np.full((2, 3), np.nan)], [np.zeros((2, 3))]), "landmark 0 is there, its output no number"),
+    (pv.VolumeDice, 1, None, "expected the background and at least one more"),
+    (pv.VolumeDice, 2, ([np.full((2, 2, 2), 2)], [np.zeros((2, 2, 2), int)]), "outputs: class 2 of 2"),
+]
+
+
+@pytest.mark.parametrize("make, classes, batch, said", WRONG, ids=[f"{one[0].__name__} {one[3][:30]}" for one in WRONG])
+def test_what_would_count_as_something_else_is_refused_and_adds_nothing(make, classes, batch, said):
+    with pytest.raises(UserError, match=f"^{make.__name__}: .*{said}") as raised:
+        meter = make(classes)
+        good = {pv.CocoAP: ([FOUND], [TRUE])}.get(make)
+        if good:
+            batch = tuple([*one, *other] if isinstance(other, list) else other for one, other in zip(good, batch))
+        meter.update(*batch)
+    assert "\n" not in str(raised.value)
+    if batch is not None:
+        with pytest.raises(UserError, match="nothing was added"):
+            meter.compute()
+
+
+def test_percents_that_are_none_and_meters_of_other_settings_are_refused():
+    for percent in (0, 100, 200, 0.95, "95"):
+        with pytest.raises(UserError, match=f"percent={percent!r}: expected 1 to 99, such as 95, or None"):
+            pv.Accuracy(3, percent=percent)
+    meter = pv.MeanIoU(NAMES)
+    for other in (pv.MeanIoU(2), pv.MeanIoU(NAMES[::-1]), pv.MeanIoU(NAMES, of="points")):
+        with pytest.raises(UserError, match="^MeanIoU: meters of other classes or options cannot be merged"):
+            meter.merge(other)
+    with pytest.raises(UserError, match="cannot be merged with itself"):
+        meter.merge(meter)
+
+
+def test_tensors_of_any_kind_are_counted_as_arrays_are():
+    """A bfloat16 tensor's array would hold its bits; points of an instance are indices or a mask."""
+    found, true = boxes(0)
+    tensors = {name: paddle.to_tensor(value) for name, value in found.items()}
+    tensors["scores"] = tensors["scores"].astype("bfloat16")
+    plain_boxes, of_tensors = pv.CocoAP(2), pv.CocoAP(2)
+    plain_boxes.update([{**found, "scores": tensors["scores"].astype("float32").numpy()}], [true])
+    of_tensors.update([tensors], [true])
+    close(plain(of_tensors.compute()), plain(plain_boxes.compute()))
+    found, true = scenes(0)
+    masks = [(of, score, np.isin(np.arange(900), points)) for of, score, points in found["instances"]]
+    of_indices, of_masks = pv.ScanNetAP(NAMES), pv.ScanNetAP(NAMES)
+    of_indices.update([found], [true])
+    of_masks.update([{**found, "instances": masks}], [true])
+    close(plain(of_masks.compute()), plain(of_indices.compute()))
+    column, row = pv.Accuracy(3), pv.Accuracy(3)
+    column.update(paddle.to_tensor(ROW), paddle.to_tensor([[0], [2], [2]]))
+    row.update(ROW, [0, 2, 2])
+    close(plain(column.compute()), plain(row.compute()))

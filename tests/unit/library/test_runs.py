@@ -1,0 +1,14 @@
+"""The configuration of a call."""
+
+import pytest
+
+from paddlevit_dist.library.runs import load_config
+from paddlevit_dist.runtime.errors import UserError
+
+
+def test_a_configuration_is_loaded_by_name():
+    values = load_config("vit_digits", epochs=3, **{"TRAIN.BASE_LR": 5e-4, "TRAIN.SMOOTHING": 0.1, "AMP": False})
+    assert (values.TRAIN.NUM_EPOCHS, values.TRAIN.BASE_LR, values.TRAIN.SMOOTHING) == (3, 5e-4, 0.1)
+    for name in ("show_config", "ngpus", "TRAIN.BASE_LRR"):
+        with pytest.raises(UserError, match=name):
+            load_config("vit_digits", **{name: 1})

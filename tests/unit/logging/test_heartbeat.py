@@ -1,0 +1,62 @@
+"""A run that is silently busy reports where it is."""
+
+import threading
+
+from paddlevit_dist.engine.reports import RemainingTime, duration
+from paddlevit_dist.logging.heartbeat import QUIET_SECONDS, Heartbeat
+
+
+def test_a_quiet_run_says_where_it_is_until_it_ends():
+    said, twice = [], threading.Event()
+
+    def say(line):
+        said.append(line)
+        if len(said) == 2:
+            twice.set()
+
+    with Heartbeat(say, quiet_seconds=0.0, poll_seconds=0.01).at("reading") as heartbeat:
+        assert twice.wait(600)
+        heartbeat.at("training")
+        twice.clear()
+        said.clear()
+        assert twice.wait(600)
+    assert said[-1].startswith("still training (") and threading.active_count() >= 1
+    number = len(said)
+    assert not any(thread.name == "heartbeat" for thread in threading.enumerate())
+    assert len(said) == number
+
+
+def test_a_rank_that_does_not_speak_starts_no_thread():
+    with Heartbeat(print, shown=False, quiet_seconds=0.0, poll_seconds=0.01).at("reading"):
+        assert not any(thread.name == "heartbeat" for thread in threading.enumerate())
+
+
+def test_a_line_comes_within_thirty_seconds():
+    assert QUIET_SECONDS + 2 <= 30
+
+
+def test_what_is_left_follows_from_the_pace(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("paddlevit_dist.engine.reports.time.perf_counter", lambda: clock[0])
+    remaining = RemainingTime(updates=100, evaluations=2)
+    for _ in range(20):
+        clock[0] += 0.5
+        remaining.count_update()
+    assert remaining.seconds() == 40.0  # 80 updates of half a second; nothing is known of evaluations yet
+    remaining.pause()
+    clock[0] += 30.0
+    remaining.count_evaluation()
+    remaining.go_on()
+    assert remaining.seconds() == 40.0 + 30.0
+    assert remaining.text() == "1 min left"
+
+
+def test_durations_are_in_units_that_people_use():
+    assert [duration(s) for s in (0.4, 59, 61, 3599, 7800, 300000)] == [
+        "0 s",
+        "59 s",
+        "1 min",
+        "1 h 0 min",
+        "2 h 10 min",
+        "3 d 11 h",
+    ]

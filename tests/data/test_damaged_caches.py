@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from images.cifar_writer import write_cifar10
 from PIL import Image
-from volumes.volume_files import voxels, write_landmarks, write_volume
+from support.volume_files import voxels, write_landmarks, write_volume
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders

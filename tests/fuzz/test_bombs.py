@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from images.cifar_writer import write_archive
 from PIL import Image
-from points.raw_scenes import write_scannet
 from support.processes import run_command
+from support.raw_scenes import write_scannet
 from support.runs import IMAGES, MAIN, refused, write_images
-from volumes.volume_files import write_landmarks, write_series, write_volume
+from support.volume_files import write_landmarks, write_series, write_volume
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.imagenet import kit_labels

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from support.leaking_images import scene, write_leaking
 from support.processes import run_command, succeeded
 from support.runs import IMAGES
 
@@ -20,8 +21,6 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.segmentation.dataset import SegmentedVolumes
 from paddlevit_dist.volumes.store import Decoded
-
-from .copies import scene, write_leaking
 
 
 class Files(ImageDataset):

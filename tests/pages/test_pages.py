@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from points import raw_scenes
+from support import raw_scenes
 from support.clones import copy_of_repository
 from support.processes import ROOT, run_command
 from support.runs import write_images

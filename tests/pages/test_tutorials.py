@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from leakage.copies import write_leaking
+from support.leaking_images import write_leaking
 from support.processes import ROOT, run_command
 
 from .not_run import NOT_RUN

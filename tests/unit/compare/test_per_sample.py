@@ -303,27 +303,6 @@ def test_metrics_that_know_no_samples_and_samples_without_labels_are_refused():
         watcher.evaluation_done({})
 
 
-def test_an_evaluation_writes_its_table_with_and_without_intervals(tmp_path):
-    small_runs.build(str(tmp_path / "run"), "-epochs=1", "-batch_size=64", val_size=40).train()
-    files = []
-    for number, words in enumerate(([], ["EVALUATION.INTERVAL", "off"])):
-        file, folder = tmp_path / f"{number}.csv", tmp_path / str(number)
-        evaluated = small_runs.build(
-            str(folder), "-eval", f"-pretrained={tmp_path / 'run'}", f"-per_sample={file}", *words, val_size=40
-        )
-        values = evaluate_only(evaluated)
-        assert (folder / "eval_intervals.json").exists() == (not words)
-        rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8-sig"))))
-        assert [row["name"] for row in rows] == [evaluated.evaluated.describe(index) for index in range(40)]
-        assert 100 * np.mean([row["correct"] == "True" for row in rows]) == pytest.approx(values["top-1"])
-        assert 100 * np.mean([int(row["rank"]) <= 5 for row in rows]) == pytest.approx(values["top-5"])
-        assert np.mean([float(row["loss"]) for row in rows]) == pytest.approx(values["loss"], rel=1e-5)
-        said = (folder / "log.txt").read_text().splitlines()
-        assert said[-2].endswith(f"a row for each of 40 images: {file}") and " top-1 " in said[-1]
-        files.append(file.read_bytes())
-    assert files[0] == files[1]
-
-
 def test_a_score_is_said_where_its_table_cannot_be_written(tmp_path, capsys):
     small_runs.build(str(tmp_path / "run"), "-epochs=1", "-batch_size=64", val_size=40).train()
     (tmp_path / "gone").mkdir()

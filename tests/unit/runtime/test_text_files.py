@@ -9,7 +9,7 @@ import yaml
 
 from paddlevit_dist.runtime import text_files
 
-CONFIGS = sorted(Path(__file__).resolve().parents[1].glob("configs/**/*.yaml"))
+CONFIGS = sorted(Path(__file__).resolve().parents[3].glob("configs/**/*.yaml"))
 SHARED = "a: &a {x: 1, y: [1, 2.5, 1e3, 31, 1_000, true, ~, 2001-12-14]}\nb: {<<: *a, x: 2}\nc: [*a, *a]\n"
 
 

@@ -1,0 +1,31 @@
+"""An evaluation writes its table of samples with and without intervals."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from support import small_runs
+
+from paddlevit_dist.inference.evaluation import evaluate_only
+
+
+def test_an_evaluation_writes_its_table_with_and_without_intervals(tmp_path):
+    small_runs.build(str(tmp_path / "run"), "-epochs=1", "-batch_size=64", val_size=40).train()
+    files = []
+    for number, words in enumerate(([], ["EVALUATION.INTERVAL", "off"])):
+        file, folder = tmp_path / f"{number}.csv", tmp_path / str(number)
+        evaluated = small_runs.build(
+            str(folder), "-eval", f"-pretrained={tmp_path / 'run'}", f"-per_sample={file}", *words, val_size=40
+        )
+        values = evaluate_only(evaluated)
+        assert (folder / "eval_intervals.json").exists() == (not words)
+        rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8-sig"))))
+        assert [row["name"] for row in rows] == [evaluated.evaluated.describe(index) for index in range(40)]
+        assert 100 * np.mean([row["correct"] == "True" for row in rows]) == pytest.approx(values["top-1"])
+        assert 100 * np.mean([int(row["rank"]) <= 5 for row in rows]) == pytest.approx(values["top-5"])
+        assert np.mean([float(row["loss"]) for row in rows]) == pytest.approx(values["loss"], rel=1e-5)
+        said = (folder / "log.txt").read_text().splitlines()
+        assert said[-2].endswith(f"a row for each of 40 images: {file}") and " top-1 " in said[-1]
+        files.append(file.read_bytes())
+    assert files[0] == files[1]

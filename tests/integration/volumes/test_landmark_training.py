@@ -10,7 +10,7 @@ import pytest
 import yaml
 from PIL import Image
 from support.landmark_folders import TINY, small_folder
-from support.processes import ROOT, run_main, run_workers, succeeded
+from support.processes import ROOT, run_main, run_together, run_workers, succeeded
 from support.small_runs import Part
 from support.volume_files import world
 
@@ -47,14 +47,23 @@ def evaluate(output: str) -> dict[str, float]:
     return trainer.evaluation("evaluation")[0]
 
 
-@pytest.mark.parametrize("loss, rate", [("mse", "0.05"), ("focal", "0.002")])
-def test_two_processes_train_as_one_on_the_whole_batch(tmp_path, loss, rate):
+HERE = "integration.volumes.test_landmark_training"
+LOSSES = {loss: ["VOLUMES.LOSS", loss, "TRAIN.BASE_LR", rate] for loss, rate in (("mse", "0.05"), ("focal", "0.002"))}
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory) -> dict[str, list]:
+    """What two processes train and score, one after the other: results of both ranks."""
+    folder = tmp_path_factory.mktemp("two")
+    calls = {loss: (f"{HERE}:train", (str(folder / loss), "-batch_size=2", *chosen)) for loss, chosen in LOSSES.items()}
+    return run_together({**calls, "scores": (f"{HERE}:evaluate", (str(folder / "scores"),))})
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_two_processes_train_as_one_on_the_whole_batch(tmp_path, of_two, loss):
     """Phantoms miss landmarks at random, so the ranks hold different numbers of them."""
-    chosen = ["VOLUMES.LOSS", loss, "TRAIN.BASE_LR", rate]
-    one = train(str(tmp_path / "1"), "-batch_size=4", *chosen)
-    first, second = succeeded(
-        run_workers("volumes.test_detection:train", str(tmp_path / "2"), "-batch_size=2", *chosen, processes=2)
-    ).results
+    one = train(str(tmp_path / "1"), "-batch_size=4", *LOSSES[loss])
+    first, second = of_two[loss]
     assert len(one["losses"]) == 4 and one["losses"][-1] < one["losses"][0]
     np.testing.assert_allclose(first["losses"], one["losses"], rtol=1e-4)
     for name, expected in one["weights"].items():
@@ -62,18 +71,15 @@ def test_two_processes_train_as_one_on_the_whole_batch(tmp_path, loss, rate):
         np.testing.assert_allclose(first["weights"][name], expected, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
-def test_evaluation_is_equal_for_1_2_and_3_processes(tmp_path):
+def test_evaluation_is_equal_for_1_2_and_3_processes(tmp_path, of_two):
     one = evaluate(str(tmp_path / "1"))
-    results: list[dict[str, float]] = []
-    for processes in (2, 3):
-        target = "volumes.test_detection:evaluate"
-        ended = succeeded(run_workers(target, str(tmp_path / str(processes)), processes=processes))
-        assert all(values == ended.results[0] for values in ended.results)
-        results.append(ended.results[0])
+    of_three = succeeded(run_workers(f"{HERE}:evaluate", str(tmp_path / "3"), processes=3)).results
+    results = [of_two["scores"], of_three]
+    assert all(values == ranks[0] for ranks in results for values in ranks)
     assert 30 <= one["landmarks"] <= 40
-    assert results[1] == pytest.approx(results[0], rel=1e-9)
+    assert of_three[0] == pytest.approx(of_two["scores"][0], rel=1e-9)
     # This process computes products without the workers' tuning, which rounds differently.
-    assert results[0] == pytest.approx(one, rel=1e-5)
+    assert of_two["scores"][0] == pytest.approx(one, rel=1e-5)
 
 
 def test_a_folder_trains_and_its_predictions_are_written(tmp_path):

@@ -1,7 +1,8 @@
 # make demo       train and evaluate a small model end to end       make accept         scored trainings, minutes each
-# make test       the test suite                                    make test-gpu-wheel the tests on paddlepaddle-gpu 2.6.2
-# make test-long  the tests that take minutes                       make format         apply the format
-# make lint       format, lint, import rules, types, container   make fuzz           1,000 damaged files for each reader
+# make test       unit tests, and one of each promise, 3 minutes    make lint           format, lint, import rules, types
+# make test-integration  whole runs in several processes, 10 min    make format         apply the format
+# make test-nightly      the rest: pages, recipes, real sizes       make fuzz           1,000 damaged files for each reader
+# make test-gpu-wheel    unit and integration tests on Paddle 2.6.2 make coverage       lines that these two run
 # make audit      known vulnerabilities of what is installed
 # make bench      a figure of each benchmark, 25 minutes       make bench-all   all benchmarks in full, hours
 # make bench-gpu  images/s and memory on GPUs, 4 minutes       make accept-gpu  what has to work on GPUs, 10 minutes
@@ -13,11 +14,12 @@ GPU_VENV := .venv-gpu
 BIN := $(VENV)/bin
 # A test process per core, up to four: most tests use one core, and tests of several processes start their own.
 PYTEST := -m pytest -q -n auto --maxprocesses 4 --dist worksteal
+PROMISES := tests/integration/test_promises.py
 
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit dist reference site clean
+.PHONY: demo test test-integration test-nightly coverage fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit dist reference site clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -30,13 +32,22 @@ demo: $(VENV)/.ready
 	@PYTHON=$(BIN)/python tools/demo.sh $(DEMO_FLAGS)
 
 test: $(VENV)/.ready
-	$(BIN)/python $(PYTEST) -m "not long"
+	$(BIN)/python $(PYTEST) tests/unit $(PROMISES)
 
-test-long: $(VENV)/.ready
-	$(BIN)/python $(PYTEST) -m long
+test-integration: $(VENV)/.ready
+	$(BIN)/python $(PYTEST) tests/integration
+
+test-nightly: $(VENV)/.ready
+	$(BIN)/python $(PYTEST) tests/nightly
+
+coverage: $(VENV)/.ready
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run $(PYTEST) tests/unit tests/integration
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered --sort=cover
 
 fuzz: $(VENV)/.ready
-	FUZZ_CASES=1000 $(BIN)/python $(PYTEST) -m long tests/fuzz
+	FUZZ_CASES=1000 $(BIN)/python $(PYTEST) tests/nightly/fuzz
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
@@ -70,7 +81,7 @@ bench-all: $(VENV)/.ready
 	$(BIN)/python benchmarks/headlines.py --all $(if $(PEER_PYTHON),--peer-python $(PEER_PYTHON))
 
 test-gpu-wheel: $(GPU_VENV)/.ready
-	$(GPU_VENV)/bin/python $(PYTEST) -m "not long"
+	$(GPU_VENV)/bin/python $(PYTEST) tests/unit tests/integration
 
 # In an environment of its own: what audits is not what is audited.
 audit: $(VENV)/.ready

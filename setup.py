@@ -85,6 +85,7 @@ EXTRAS = {
         "mlflow-skinny>=2.14,<4",  # likewise
         "pytest>=7.4,<10",  # runs the tests
         "pytest-xdist>=3.5,<4",  # on several cores
+        "coverage>=7.10,<8",  # counts the lines that they run, in all their processes
         "ruff>=0.6,<1",  # formats and lints
         "import-linter>=2.0,<3",  # checks which room may import which
         "mypy>=1.11,<2",  # checks types

@@ -7,7 +7,6 @@ import sys
 import warnings
 import zlib
 
-from .runtime import renamed_modules
 from .runtime.lazy_names import lazy_names
 
 __version__ = "0.1.0"
@@ -20,8 +19,6 @@ if "paddle" not in sys.modules:
 warnings.filterwarnings(
     "ignore", "No ccache found", UserWarning, module=r"paddle\.utils\.cpp_extension\.extension_utils"
 )
-
-renamed_modules.install(__name__)
 
 _NAMES = {
     "Callback": "logging.callbacks",
@@ -62,7 +59,5 @@ _NAMES = {
     "TrainingSampler": "data.sampler",
     "world_size": "distributed",
 }
-# Former name -> the one of today, both in the same module.
-_RENAMED = {"Observer": "Callback", "register_observer": "register_callback", "Trainer": "Run"}
 __all__ = sorted(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES, _RENAMED)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

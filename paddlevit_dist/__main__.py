@@ -17,7 +17,6 @@ _OTHER_NAMES = {
     **dict.fromkeys(("summary", "info"), "inspect"),
     **dict.fromkeys(("checks", "check"), "doctor"),
 }
-_GONE = {"completion": "it was dropped: an editor completes the keys with 'schema'; "}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -58,14 +57,12 @@ def _carry_out(words: list[str]) -> None:
         words = ["version"]
     length = 2 if " ".join(words[:2]) in COMMANDS else 1
     command = " ".join(words[:length])
-    if words[:2] == ["inspect", "submission"]:
-        raise UserError("'inspect submission' is gone: what 'predict' writes follows ScanNet's rules; use zip")
     if command not in COMMANDS:
         from .registry import closest
         from .settings.key import show  # these two need packages
 
         meant = _OTHER_NAMES.get(words[0].lower())
-        hint = _GONE.get(command) or (f"did you mean '{program(meant)}'? " if meant else "")
+        hint = f"did you mean '{program(meant)}'? " if meant else ""
         hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
         raise UserError(f"no command {show(command)}: {hint}'{program('-h')}' lists all")
     function_of(command)(words[length:])

@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple
@@ -82,12 +81,10 @@ def load_carried(these: Carried) -> None:
     """
     for folder in reversed(these.folders):
         _make_importable(folder)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # about former names: the parent has said so
-        for module in these.modules:
-            _import(module, f"-import={module.name}")
-            if module not in _loaded:
-                _loaded.append(module)
+    for module in these.modules:
+        _import(module, f"-import={module.name}")
+        if module not in _loaded:
+            _loaded.append(module)
 
 
 @contextlib.contextmanager

@@ -172,11 +172,6 @@ TABLES: dict[str, Sequence[str]] = {
     "image_segmentation": [_IMAGES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
 }
 TABLES = {task: tables for task, tables in TABLES.items() if task in TASKS}
-# Where a table was until it was divided: a program that registers a task may still name it there.
-_FORMER_TABLES = {
-    "paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES,
-    "paddlevit_dist.volumes.settings:TABLE": _LANDMARK_TABLES,
-}
 _BUILT_IN_TABLES = tuple(table for tables in TABLES.values() for table in tables)
 
 # The recipe (-cfg=NAME) that messages suggest for each package, and for datasets that need their own.
@@ -227,14 +222,6 @@ class Own(NamedTuple):
 
 
 OWN: dict[tuple[str, str], Own] = {}  # by kind and name
-UNREACHABLE = {  # why a name cannot be used; a worker adds those that its parent knows and it does not
-    **dict.fromkeys(
-        (("dataset", "cvat_masks"), ("dataset", "cvat_outlines")),
-        "CVAT's own forms are not here any more: export 'Segmentation mask' (-dataset=label_maps) or 'Ultralytics YOLO "
-        "Segmentation' (-dataset=yolo_outlines)",
-    ),
-    ("callback", "clearml"): "callback 'clearml' is not here any more: let a callback of your own call ClearML's Task",
-}
 _AS_TABLES = "paddlevit_dist.settings.own_keys:as_tables"
 _DECLARED = "paddlevit_dist.settings.own_keys:read_declared"
 
@@ -286,8 +273,6 @@ def find_name(kind: str, name: str) -> str:
             return spelling
     if plugins.load_installed():  # they have registered more
         return find_name(kind, name)
-    if (kind, name) in UNREACHABLE:
-        raise UserError(UNREACHABLE[kind, name])
     valid = f"'{program('inspect')} --list' names all"
     if kind == "model" and (absent := not_here(name)):
         raise UserError(f"model '{name}': {absent}; {valid}")
@@ -300,8 +285,9 @@ def find_name(kind: str, name: str) -> str:
     own = "one of yours joins with -import=MODULE"
     if multiprocessing.parent_process() is not None:
         own = (
-            'a worker process does not run what a program has inside `if __name__ == "__main__"`: register it outside, '
-            "or in a module that -import names"
+            'a worker process runs neither what a program has inside `if __name__ == "__main__"` nor the cells of a '
+            "notebook: register it at the top level of a file, and name the file with IMPORTS=['my_things.py'] "
+            "(-import=my_things.py)"
         )
     raise UserError(f"{hint} {valid}; {own}")
 
@@ -431,8 +417,7 @@ def register_task(
     _register("task", name, target, keys, replace, tables)
     TABLES.pop(name, None)
     if tables is not None:
-        now = (_FORMER_TABLES.get(table, (table,)) if isinstance(table, str) else (table,) for table in tables)
-        TABLES[name] = [table for several in now for table in several]
+        TABLES[name] = list(tables)
 
 
 def register_callback(name: str, target: Target) -> None:
@@ -443,9 +428,6 @@ def register_callback(name: str, target: Target) -> None:
     """
     _require_nameable("callback", name, target, _caller())
     CALLBACKS[name] = target
-
-
-register_observer = register_callback  # its former name
 
 
 def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:

@@ -246,8 +246,8 @@ def read_about(source: str) -> dict[str, Any] | None:
     """Say what the checkpoint at ``source``, its directory or a file in it, says about its weights.
 
     Returns:
-        An empty dictionary for a checkpoint from before they said anything, None if ``source`` is not a
-        checkpoint of a run.
+        An empty dictionary for a checkpoint that has lost its ``about.yaml``, None if ``source`` is not a checkpoint of
+        a run.
     Raises:
         UserError: its ``about.yaml`` is damaged.
     """
@@ -375,11 +375,11 @@ class _Extra(msgspec.Struct):
     scaler: dict[str, Any]  # empty, or a ``_Scaler``
     skipped_updates: _Skipped
     evaluation_due: bool
+    undecayed: list[str]
+    training_means: _Means | None
     weights_digest: str = ""
     paddle: str = ""
     seed: int = 0
-    undecayed: list[str] | None = None
-    training_means: _Means | None = None
 
 
 class _State(msgspec.Struct):

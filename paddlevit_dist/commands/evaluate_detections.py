@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..tasks.sample_groups import FOLDER
 from ..tasks.scored import UNKNOWN, Origin, Scored
@@ -141,8 +140,6 @@ def _options(words: list[str]) -> Namespace:
         action="store_true",
         help="print one line of JSON, with all values; stats and per_category: -1 is undefined",
     )
-    if any(word.lstrip("-").partition("=")[0] == "federated" for word in words):
-        raise UserError("-federated is gone: LVIS's own tools (lvis-api) score its files")
     return parser.parse_args(words)
 
 

@@ -120,7 +120,7 @@ def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
 
 def _fit_classes(arrays: Arrays, samples: int, classes: int) -> bool:
     columns = [arrays[name] for name in ("labels", "places", "losses")]
-    predictions = arrays.get("predictions", np.zeros(samples, int))  # older tables have none
+    predictions = arrays.get("predictions", np.zeros(samples, int))  # those of other programs' answers have none
     fits = all(column.shape == (samples,) for column in [*columns, predictions])
     return fits and _below(arrays["labels"], classes) and _below(predictions + 1, classes + 1)
 

@@ -97,7 +97,4 @@ TABLE = Table(
     effects={"start": ("SEEDS",), "place": ("PER_SAMPLE",)},
     complete=_complete,
     check=_check,
-    gone={
-        "SEEDS_AT_ONCE": (None, "with -ngpus=1 each GPU that CUDA_VISIBLE_DEVICES names trains a seed; leave it out")
-    },
 )

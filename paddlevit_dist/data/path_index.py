@@ -22,7 +22,7 @@ from ..runtime.files import open_regular
 from .checked_files import TRAILER_BYTES, Damaged, Summing, checked_file, verify
 
 _MAGIC = b"pathidx\0"
-_VERSION = 4  # 1 had no checksums, 2 its table at the beginning, 3 another word for images
+_VERSION = 4
 _TABLE = struct.Struct("<8sQQQQ32s")  # magic, version, entries, bytes of paths, bytes of class names, key
 
 

@@ -24,8 +24,6 @@ def run(arguments: list[str]) -> None:
         UserError: the command line or the configuration is wrong.
         SystemExit: with 1, a check has failed.
     """
-    if {"-json", "--json"} & set(arguments):
-        raise UserError("doctor -json is gone: use its lines, which begin with ok, warning, failure or skipped")
     loaded = configuration.load(arguments, configuration.EXAMPLE, command="doctor")
     values, command = loaded.values, parse(arguments)
     for name in ("EVAL", "SELFTEST"):

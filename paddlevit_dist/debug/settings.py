@@ -27,8 +27,7 @@ def _check(given: ConfigView[DebugSettings]) -> list[str]:
     return []
 
 
-_GONE = {"REPLAY": (None, "a run that ends because updates are not finite names the layer and the samples in its log")}
-TABLE = Table(rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check, gone=_GONE)
+TABLE = Table(rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check)
 
 
 def change_settings(config: RunSettings, values: dict[str, Any]) -> RunSettings:

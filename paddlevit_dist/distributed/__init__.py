@@ -29,8 +29,6 @@ _NAMES = {
     "data_parallel": "wrapping",
     "recompute_layers": "wrapping",
     "synchronise_only_last": "wrapping",
-    "launch_workers": ".launch.spawn",  # the former place of this and the next
-    "plan_processes": ".launch.devices",
     "is_main": "world",
     "rank": "world",
     "LeftEarly": "stops",

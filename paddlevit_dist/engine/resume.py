@@ -110,10 +110,10 @@ def _load_checkpoint(run: "Run", directory: Path) -> Start:
     fits = Compatibility("resume", directory, run.config, run.task)
     changes = _require_same_run(run, fits, state.extra["global_batch_size"])
     run.checkpointer.load(directory, state)
-    due, means = state.extra["evaluation_due"], state.extra.get("training_means")
+    due, means = state.extra["evaluation_due"], state.extra["training_means"]
     start = Start(state.position, directory, changes, due, fits.lists, means)
     run.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
-    for line in _changed_decay(directory, state.extra.get("undecayed"), run.undecayed):
+    for line in _changed_decay(directory, state.extra["undecayed"], run.undecayed):
         run.record.say(line)
     if means is None and run.sampler.consumed:
         run.record.say(
@@ -122,15 +122,13 @@ def _load_checkpoint(run: "Run", directory: Path) -> Start:
     return start
 
 
-def _changed_decay(directory: Path, before: list[str] | None, now: list[str]) -> list[str]:
-    """A line if other parameters had no weight decay in the checkpoint's training; one of an earlier version does not
-    say which (there ViT's positions and tokens were decayed)."""
-    found = sorted(set(now) ^ set(before or []))
+def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:
+    """A line if other parameters had no weight decay in the checkpoint's training."""
+    found = sorted(set(now) ^ set(before))
     if not found:
         return []
     names = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    said = "does not say whether it decayed" if before is None else "has another rule of weight decay for"
-    return [f"note: {directory} {said} {names}; from here on TRAIN.WEIGHT_DECAY's rule of this version holds"]
+    return [f"note: {directory} has another rule of weight decay for {names}; from here on that of this run holds"]
 
 
 def _require_same_run(run: "Run", fits: Compatibility, global_batch_size: int) -> list[Change]:

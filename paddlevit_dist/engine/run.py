@@ -260,10 +260,3 @@ class Run:
             skipped=self.skipped,
             average=self.ema,
         )
-
-
-class Trainer(Run):
-    """``Run`` by its former name, which has "observers" for callbacks."""
-
-    def __init__(self, config: Any, task: Task, datasets: Any, notices: Any = (), observers: Any = ()) -> None:
-        super().__init__(config, task, datasets, notices, observers)

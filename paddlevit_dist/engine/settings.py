@@ -185,17 +185,8 @@ TABLE = Table(
     complete=_complete,
     check=check,
     unused=find_unused,
-    renamed_values={
-        ("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine",
-        ("TO_STATIC", "auto"): False,  # a trial, which is gone
-    },
-    gone={
-        "TRAIN.LR_SCHEDULER.PCT_START": (0.3, "it is 0.3; leave it out"),
-        "TRAIN.LR_SCHEDULER.DIV_FACTOR": (25.0, "it is 25; leave it out"),
-        "TRAIN.LR_SCHEDULER.FINAL_DIV_FACTOR": (1e4, "it is 10000; leave it out"),
-    },
+    renamed_values={("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine"},
     dropped={
-        "TRAIN.EMPTY_CACHE_FREQ": "point clouds empty a GPU's cache after each tenth update",
         "TAG": "runs are told apart by their output folder",
         "LOCAL_RANK": "each process knows its rank",
         "TRAIN.MODEL_EMA_FORCE_CPU": "averaged weights live on the device",

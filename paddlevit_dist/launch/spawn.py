@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import plugins
-from ..registry import OWN, UNREACHABLE, list_names, register_dataset, register_model, register_task, register_transform
+from ..registry import OWN, list_names, register_dataset, register_model, register_task, register_transform
 from ..runtime import ending, printing, signals
 from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
@@ -320,7 +320,6 @@ class _Registered(NamedTuple):
 
     kind: str
     name: str
-    place: str
     pickled: bytes | None
 
 
@@ -340,9 +339,7 @@ class Payload(NamedTuple):
             UserError: the task or a dataset cannot be pickled, since its class cannot be imported.
         """
         registered = [
-            _Registered(kind, name, own.place, _pickle(own))
-            for (kind, name), own in OWN.items()
-            if name in list_names(kind)
+            _Registered(kind, name, _pickle(own)) for (kind, name), own in OWN.items() if name in list_names(kind)
         ]
         try:
             work = pickle.dumps((worker, arguments))
@@ -361,7 +358,7 @@ class Payload(NamedTuple):
         """
         plugins.load_carried(self.carried)
         for entry in self.registered:
-            _register(entry, self.program)
+            _register(entry)
         try:
             return pickle.loads(self.work)
         except AttributeError as error:
@@ -378,18 +375,16 @@ def _pickle(own: Any) -> bytes | None:
         return None
 
 
-def _register(entry: _Registered, program: str) -> None:
-    """Unless a module has done so already, when it was imported here."""
-    if entry.name in list_names(entry.kind):
+def _register(entry: _Registered) -> None:
+    """Register it as the parent has, unless a module has done so already, when it was imported here. What cannot be
+    unpickled here is left out: ``registry.find_name`` says why once the run asks for it."""
+    if entry.pickled is None or entry.name in list_names(entry.kind):
         return
     try:
-        own = pickle.loads(entry.pickled) if entry.pickled is not None else None
+        own = pickle.loads(entry.pickled)
     except (AttributeError, ImportError):
-        own = None
-    if own is None:
-        what = f"{entry.kind} '{entry.name}' ({entry.place})"
-        UNREACHABLE[entry.kind, entry.name] = _explanation(f"{what} is registered in the main process only", program)
-    elif entry.kind == "task":
+        return
+    if entry.kind == "task":
         register_task(entry.name, own.target, own.tables, own.keys or None)
     elif entry.kind == "transform":
         register_transform(entry.name, own.target)

@@ -171,9 +171,6 @@ class Callback:
         """A run that only evaluates is over; ``facts`` are plain values that tell what was evaluated."""
 
 
-Observer = Callback  # its former name
-
-
 def callbacks_of(names: Sequence[str]) -> dict[str, Any]:
     """Name -> what is registered as the callback, once it is seen that it has what it needs.
 

@@ -4,6 +4,5 @@
 - ``printing``, ``help_pages``, ``lettering``: words on terminals and in images
 - ``files``, ``ordered_lines``, ``text_files``, ``tables``: writing files whole, and reading what strangers wrote
 - ``limits``, ``environment``, ``paddle_versions``: what the system, the interpreter and Paddle give
-- ``autocast``, ``transfers``, ``compiled``, ``lazy_names``,
-  ``renamed_modules``: precision, copies to a device, numba, late imports
+- ``autocast``, ``transfers``, ``compiled``, ``lazy_names``: precision, copies to a device, numba, late imports
 """

@@ -3,31 +3,23 @@
 import contextlib
 import importlib
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 
-def lazy_names(
-    package: str, modules: Mapping[str, str], renamed: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A package's ``__getattr__`` and ``__dir__`` (PEP 562).
 
     Args:
         package: its ``__name__``.
-        modules: name -> submodule that defines it; with a dot before it, one beside the package.
-        renamed: former name, which goes on with a note -> name of today; the submodule has both.
+        modules: name -> submodule that defines it.
     """
 
     def get(name: str) -> Any:
-        now = renamed.get(name, name)
-        if now not in modules:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if now != name:
-            warnings.warn(f"{package}.{name} is {package}.{now} now: use that", FutureWarning, stacklevel=2)
-        with needing_paddle(f"{package}.{now}"):
-            return getattr(importlib.import_module(f".{modules[now]}", package), name)
+        with needing_paddle(f"{package}.{name}"):
+            return getattr(importlib.import_module(f".{modules[name]}", package), name)
 
     return get, lambda: sorted(modules)
 

@@ -80,9 +80,6 @@ OTHER_NAMES = {
 }
 
 
-_GONE = {"replay": "a run that ends because updates are not finite names the layer and the samples in its log"}
-
-
 @dataclass
 class CommandLine:
     """Requests of the command line; ``settings`` in the order in which later ones win; ``argv`` is all of it."""
@@ -140,8 +137,6 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
             name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
             name = name.replace("-", "_")
             flag = FLAGS.get(name)
-            if name in _GONE:
-                raise UserError(f"-{name} is gone: {_GONE[name]}")
             if flag is None:
                 raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
             if flag.argument is None:

@@ -326,7 +326,6 @@ class Table:
         renamed: keys of PaddleViT's files -> what they are called here.
         renamed_values: (key, value in PaddleViT's files in small letters) -> the value here.
         dropped: keys of PaddleViT's files that change no number -> why they are not needed.
-        gone: keys of earlier versions -> the value that recorded runs may hold, and what to use; others are an error.
     """
 
     keys: tuple[Key, ...]
@@ -339,7 +338,6 @@ class Table:
     renamed: Mapping[str, str] = field(default_factory=dict)
     renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
-    gone: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
 
     def effect_of(self, name: str) -> str:
         """Which of ``EFFECTS`` another value of its key ``name`` has."""

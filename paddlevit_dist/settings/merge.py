@@ -267,17 +267,11 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: why for table in tables for theirs, why in table.dropped.items()}
-    gone = {name: known for table in tables for name, known in table.gone.items()}
     _refuse_models_not_here(settings)
     known: dict[str, Setting] = {}
     notices: list[str] = []
     dropped: dict[str, str] = {}
     for setting in settings:
-        if setting.name in gone:
-            earlier, instead = gone[setting.name]
-            if setting.value not in (earlier, str(earlier)):  # such as a run before has recorded it
-                raise UserError(f"{setting.place}: {setting.name} is gone: {instead}")
-            continue
         if setting.name in needless:
             why = needless[setting.name]
             if setting.value is None:

@@ -45,7 +45,7 @@ def sections() -> frozenset[str]:
 
 @functools.cache
 def _sections(tables: tuple[Table, ...]) -> frozenset[str]:
-    names = [*_keys(tables), *(name for table in tables for name in (*table.renamed, *table.dropped, *table.gone))]
+    names = [*_keys(tables), *(name for table in tables for name in (*table.renamed, *table.dropped))]
     return frozenset(name[:dot] for name in names for dot, letter in enumerate(name) if letter == ".")
 
 

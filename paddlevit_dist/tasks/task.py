@@ -1,6 +1,5 @@
 """The contract between a subject (images, points, volumes) and the engine: all that the two know of each other."""
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -19,12 +18,6 @@ from .sample_checks import require_finite
 
 Number: TypeAlias = int | float | paddle.Tensor
 Labelled = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]), and its caption
-# Of tasks that users have written.
-_FORMER_METHODS = {
-    "pictures": "images",
-    "picture_legend": "image_legend",
-    "evaluation_pictures": "evaluation_images",
-}
 Records = Callable[[], Sequence[Any]]  # gives one record per sample of a batch, see ``figure_records``
 
 
@@ -154,13 +147,6 @@ class Task:
     takes_weights_of: tuple[str, ...] = ()
     #: the key that ``export -image_size`` sets: one number, or height and width where the key has two
     image_size_key = "DATA.IMAGE_SIZE"
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        for old, now in _FORMER_METHODS.items():
-            if old in vars(cls):
-                warnings.warn(f"{cls.__qualname__}.{old} is called {now} now", FutureWarning, stacklevel=2)
-                setattr(cls, now, vars(cls)[old])
 
     def __init__(self, config: RunSettings) -> None:
         self.config = config

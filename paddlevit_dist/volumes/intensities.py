@@ -83,6 +83,6 @@ class Intensities(NamedTuple):
         """Plain values that say the same."""
         window = None if self.window is None else [float(bound) for bound in self.window]
         found: dict[str, object] = {"normalise": list(self.kinds), "intensity_window": window}
-        if "z_score" in self.kinds and self.within != VOLUME:  # older weights say nothing
+        if "z_score" in self.kinds and self.within != VOLUME:  # else it is of all that there is
             found["z_score"] = self.within
         return found if self.mean_std is None else {**found, "intensity_mean_std": [float(v) for v in self.mean_std]}

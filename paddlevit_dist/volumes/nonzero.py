@@ -20,7 +20,7 @@ from ..checkpoint.weights import evaluated_weights
 from .reading import library
 from .settings import VolumeSettings
 
-MASK, BOX, VOLUME = "mask", "box", "volume"  # what z_score's mean and deviation are of; VOLUME: of older weights
+MASK, BOX, VOLUME = "mask", "box", "volume"  # what z_score's mean and deviation are of
 _SMALL_SHARE = 0.75
 _MOST_VOLUMES = 50  # that are read before a training begins
 
@@ -91,7 +91,7 @@ def per_channel(within: str, kinds: Sequence[str]) -> list[str]:
 
 
 def recorded(known: Mapping[str, Any]) -> str:
-    """Read what z_score is of by what weights say of their input; older ones say nothing."""
+    """Read what z_score is of by what weights say of their input; those of whole volumes say nothing."""
     return str(known.get("z_score", VOLUME))
 
 

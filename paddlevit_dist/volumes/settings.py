@@ -127,7 +127,6 @@ VOLUMES = Table(
     training=_split_names(_TRAINING),
     effects={"network": _split_names(_NETWORK), "neutral": ("VOLUMES.MAX_VOXELS",)},
     unused=_find_unused_of_all,
-    gone={"VOLUMES.UNET_BLOCKS": (1, "a level has one residual block; leave it out")},
 )
 LANDMARKS = Table(
     rows(LandmarkSettings),

@@ -40,7 +40,6 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
         ("val -cfg=vit_digits", f"did you mean '{program('evaluate')}'?"),
         ("detect run images", f"did you mean '{program('predict')}'?"),
         ("trian -cfg=vit_digits", "did you mean 'train'?"),
-        ("completion bash", "no command 'completion': it was dropped: an editor completes the keys with 'schema'; "),
     ],
 )
 def test_words_of_other_tools_and_slips_are_answered(words, advice):

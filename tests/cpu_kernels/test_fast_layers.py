@@ -336,7 +336,7 @@ def test_parts_of_ones_own_in_a_block_compute_as_they_are_written(name, own):
 
 def test_fast_layers_are_called_what_the_plain_ones_are():
     for plain, location in _FAST.items():
-        assert import_object(f".cpu.{location}").__name__ == plain.rpartition(".")[2]
+        assert import_object(f".cpu_kernels.{location}").__name__ == plain.rpartition(".")[2]
 
 
 def test_hooks_see_every_layer():

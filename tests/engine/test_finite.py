@@ -11,7 +11,6 @@ import pytest
 from support import small_runs
 from support.runs import DIGITS, events, refused
 
-from paddlevit_dist import settings as configuration
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, SkippedUpdates, TensorCopies
 from paddlevit_dist.engine.queued_step import QueuedStep
@@ -253,11 +252,3 @@ def test_a_run_that_diverges_says_where(tmp_path):
     assert "the output of layer 'blocks.0." in message
     said = (tmp_path / "output" / "log.txt").read_text()
     assert "rank 0, micro-batch 0: " in said and "also in rank 1, micro-batch 0: " in said and "layer_norm" in said
-
-
-def test_what_is_gone_says_what_to_use_and_old_files_stay_readable(tmp_path):
-    assert "-replay is gone: a run that ends" in refused("-replay=x.json")
-    assert "REPLAY is gone: a run that ends" in refused(*DIGITS, "REPLAY", "x.json")
-    file = tmp_path / "config.yaml"
-    file.write_text("REPLAY: null\nSEED: 3\n")
-    assert configuration.load([f"-cfg={file}"]).values.SEED == 3

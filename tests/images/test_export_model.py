@@ -88,7 +88,7 @@ def test_what_a_checkpoint_says_of_itself_comes_before_the_configuration_beside_
     assert load_trained(str(copy)).about["crop_pct"] == before["crop_pct"] != 0.5
     for about in copy.glob("checkpoints/*/about.yaml"):
         about.unlink()
-    assert load_trained(str(copy)).about["crop_pct"] == 0.5  # of an older version, which had nothing but that file
+    assert load_trained(str(copy)).about["crop_pct"] == 0.5
 
 
 def test_weights_from_elsewhere_need_the_models_name(tmp_path):

@@ -55,7 +55,7 @@ def test_loader_processes_find_everything_compiled(task, tmp_path):
     script += "print({name: found for name, found in after.items() if found != before[name]})\n"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "room.scene"), *TASKS[task]]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     counts, new = done.stdout.strip().splitlines()[-2:]
     functions, signatures = map(int, counts.split())

@@ -30,9 +30,7 @@ def commands(core_packages, tmp_path):
     """Runs one command with everything and with the core alone; what both wrote to stdout, equally."""
 
     def run(*words: str) -> str:
-        whole = succeeded(
-            run_command([sys.executable, "-m", "paddlevit_dist", *words], timeout=120, folder=tmp_path, **ALONE)
-        )
+        whole = succeeded(run_command([sys.executable, "-m", "paddlevit_dist", *words], folder=tmp_path, **ALONE))
         alone = succeeded(run_with(core_packages, tmp_path, *words))
         assert alone.out == whole.out
         return alone.out
@@ -56,7 +54,7 @@ for call in (lambda: pv.train("vit_digits"), lambda: pv.predict("run", "x"), lam
 print(pv.load_config("vit_digits", epochs=3).TRAIN.NUM_EPOCHS, pv.list_models("vit_tiny_*384"))
 """
     kept = {**ALONE, "PYTHONPATH": os.pathsep.join([str(core_packages), str(ROOT)])}
-    said = succeeded(run_command([sys.executable, "-S", "-c", program], folder=tmp_path, timeout=60, **kept)).out
+    said = succeeded(run_command([sys.executable, "-S", "-c", program], folder=tmp_path, **kept)).out
     *lines, last = said.splitlines()
     for name, line in zip(("train", "predict", "paddlevit_dist.Accuracy"), lines, strict=True):
         needed = "needs Paddle, which is not installed"

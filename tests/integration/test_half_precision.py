@@ -49,7 +49,7 @@ def seen() -> dict[str, Any]:
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     command = [sys.executable, "-m", "support.half_on_gpu", "float16", "O1", "O2"]
     own = {**environment(), "PYTHONPATH": paths, **LOG}
-    ended = subprocess.run(command, env=own, capture_output=True, text=True, timeout=200)
+    ended = subprocess.run(command, env=own, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 

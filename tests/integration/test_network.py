@@ -37,7 +37,7 @@ def test_a_mirror_and_a_proxy_are_found_by_their_variables(tmp_path, monkeypatch
         home = {"HF_HOME": str(tmp_path), "http_proxy": proxy.address(), "https_proxy": proxy.address()}
         asked = {"HF_ENDPOINT": "http://mirror.invalid"}, {}
         for more in asked:  # a process of its own, since the library reads its variables once
-            ended = run_command([sys.executable, "-c", program], 120, PYTHONPATH=str(ROOT), **home, **more)
+            ended = run_command([sys.executable, "-c", program], PYTHONPATH=str(ROOT), **home, **more)
             assert ended.code == 1 and "UserError: http" in ended.err and "cannot be fetched" in ended.err
     assert proxy.requests[0] == "http://files.invalid/w.npz"
     hosts = {request.removeprefix("http://").partition("/")[0] for request in proxy.requests[1:]}

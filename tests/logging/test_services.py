@@ -5,7 +5,6 @@ import socket
 import struct
 
 import pytest
-from support.runs import refused
 from support.small_runs import build
 
 from paddlevit_dist.logging.callbacks import Callbacks, RunFacts
@@ -123,8 +122,3 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
         "callback Away is left out from here on, the run continues: in report, OSError: LookupError: "
     )
     assert "https://***@api.example.org is away" in line
-
-
-def test_clearml_is_gone_and_says_what_to_do(tmp_path):
-    message = refused("-cfg=vit_digits", "-log_to=clearml", f"-output={tmp_path / 'run'}")
-    assert "callback 'clearml' is not here any more" in message and "a callback of your own" in message

@@ -36,7 +36,7 @@ def test_a_small_run_on_a_cpu_measures_what_there_is_and_says_what_there_is_not(
     peer.write_text("#!/bin/sh\necho no timm here >&2\nexit 1\n")
     peer.chmod(0o755)
     program = BENCHMARKS / "gpu_throughput.py"
-    ended = run_command([sys.executable, str(program), "--peer-python", str(peer), *SMALL], timeout=120)
+    ended = run_command([sys.executable, str(program), "--peer-python", str(peer), *SMALL])
     assert ended.code == 1 and "timm stops: no timm here" in ended.out, ended.out + ended.err
     assert "left out, as this device has none: O1 float16, O1 bfloat16, O2 float16, memory of a GPU" in ended.out
     for kind in ("plain", "trainer", "recipe"):
@@ -269,7 +269,7 @@ def test_what_measures_processors_stops_where_paddle_would_use_a_gpu(monkeypatch
 
 def test_a_row_of_what_has_to_work_runs_on_a_cpu_and_others_say_what_they_need():
     words = [sys.executable, str(ROOT / "tests" / "acceptance_gpu.py"), "--on_cpu", "evaluation", "O2"]
-    ended = run_command(words, timeout=120)
+    ended = run_command(words)
     assert ended.code == 0, ended.out + ended.err
     lines = ended.out.splitlines()[-3:]
     assert [line.split()[0] for line in lines] == ["amp", "amp", "evaluation"]

@@ -146,6 +146,6 @@ def test_the_steps_of_the_container_file_install_a_command_that_works(tmp_path, 
     packages = next(path for path in sys.path if path.endswith("site-packages"))
     folder = Path(image.values["WORKDIR"])
     said = well(
-        run_command([*command, "inspect", "recipes"], 60, folder, PYTHONPATH=packages, HOME=image.values["HOME"])
+        run_command([*command, "inspect", "recipes"], folder=folder, PYTHONPATH=packages, HOME=image.values["HOME"])
     )
     assert "vit_digits" in said.out and f"{tmp_path}/root/python" in said.out.splitlines()[-1]

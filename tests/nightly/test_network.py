@@ -27,7 +27,7 @@ def test_no_command_contacts_anybody_but_its_own_processes(tmp_path):
     def command(*words: str):
         program = ["env", sys.executable, "-m", "paddlevit_dist", *words]
         path = f"{tmp_path}:{ROOT}:{ROOT / 'tests'}"
-        return run_command(program, 300, tmp_path, PYTHONPATH=path, CONTACTS=str(contacts))
+        return run_command(program, folder=tmp_path, PYTHONPATH=path, CONTACTS=str(contacts))
 
     well(command("train", *DIGITS, "-ngpus=2", "-output=run", "REPORT", "true"))
     well(command("evaluate", "-cfg=run/config.yaml", "-pretrained=run", "-output=again"))

@@ -51,7 +51,7 @@ def test_the_wheel_of_a_release_trains_and_evaluates_in_another_folder(clone, tm
 
     def command(*words: str, **variables: str):
         program = ["env", str(empty / "bin" / "paddlevit-dist")]
-        return well(run_command([*program, *words], timeout=300, folder=elsewhere, **variables))
+        return well(run_command([*program, *words], folder=elsewhere, **variables))
 
     assert command("version", PYTHONPATH="").out.startswith(f"paddlevit_dist {__version__}, no paddle, Python ")
     packages = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))  # numpy, Paddle, ...

@@ -38,7 +38,7 @@ def own_names():
         lambda: register_dataset("mine", Noisy, keys=FOLD),
         lambda: register_dataset("mine", Noisy, keys=Table((FOLD,))),
         lambda: register_dataset("mine", "somewhere:Mine", keys="my_settings:KEYS"),
-        lambda: register_task("classification_of_mine", Noisy, ["paddlevit_dist.images.settings:TABLE"], [FOLD]),
+        lambda: register_task("classification_of_mine", Noisy, ["paddlevit_dist.images.settings:IMAGES"], [FOLD]),
         lambda: register_model("mine", Noisy, [FOLD]),
     ],
     ids=["class attribute", "keys", "table", "location", "task", "model"],
@@ -140,13 +140,3 @@ def test_a_name_is_registered_once_and_the_same_class_as_often_as_it_is_imported
         register_dataset("digits", Mine)
     register_dataset("mine", Noisy, replace=True)
     assert resolve("dataset", "mine") is Noisy
-
-
-def test_a_task_may_name_the_table_of_images_where_it_was_before_it_was_divided(tmp_path):
-    register_task("classification_of_mine", Noisy, ["paddlevit_dist.images.settings:TABLE"])
-    file = tmp_path / "mine.yaml"
-    file.write_text("TASK: classification_of_mine\nDATA: {EXIF_ROTATE: true}\nTRAIN: {SMOOTHING: 0.25}\n")
-
-    values = load([f"-cfg={file}"], EXAMPLE).values
-
-    assert values.DATA.EXIF_ROTATE and values.TRAIN.SMOOTHING == 0.25

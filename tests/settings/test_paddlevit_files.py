@@ -97,6 +97,13 @@ def test_what_never_mattered_is_a_notice(load_text):
     ]
 
 
+def test_a_temperature_of_a_teacher_other_than_theirs_is_refused(load_text, refuse):
+    (notice,) = load_text("TRAIN: {DISTILLATION_TAU: 1.0}").notices
+    assert notice.startswith("x.yaml:1: TRAIN.DISTILLATION_TAU does not exist here and is not needed: it is 1, as in ")
+    message = refuse(load_text, "TRAIN: {DISTILLATION_TAU: 3.0}")
+    assert message == "x.yaml:1: TRAIN.DISTILLATION_TAU is 3.0: here it is 1; leave it out"
+
+
 def test_their_name_of_the_cosine_schedule(load_text):
     configuration = load_text("TRAIN:\n  LR_SCHEDULER:\n    NAME: 'warmupcosine'")
 

@@ -87,7 +87,7 @@ def test_a_registered_task_reads_all_keys_unless_it_declares_tables(own_tasks, m
 
     own = Table((Key("MINE.DEPTH", 3, "int", "how deep it goes"),))
     monkeypatch.setitem(sys.modules, "my_settings", SimpleNamespace(OWN=own))
-    own_tasks("mine", object, ["my_settings:OWN", "paddlevit_dist.volumes.settings:TABLE"])
+    own_tasks("mine", object, ["my_settings:OWN", "paddlevit_dist.volumes.settings:LANDMARKS"])
     assert refuse(load, words).startswith(f"command line: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by mine")
     values = load(["TASK", "mine", "MINE.DEPTH", "4", "VOLUMES.FLIP", "0.1"]).values
     assert (values.MINE.DEPTH, values.VOLUMES.FLIP) == (4, 0.1)

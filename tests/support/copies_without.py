@@ -73,4 +73,4 @@ def in_a_copy_without(gone, tmp_path, planted="", words=None):
             module.write(planted)
     # A fresh process, and the repository is in no variable of its environment.
     command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), *(UNKNOWN[gone] if words is None else words)]
-    return run_command(command, timeout=120, folder=tmp_path, is_copy=False, PYTHONPATH=str(tmp_path))
+    return run_command(command, folder=tmp_path, is_copy=False, PYTHONPATH=str(tmp_path))

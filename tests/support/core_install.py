@@ -40,4 +40,4 @@ def run_with(packages: Path, folder: Path, *words: str) -> Finished:
     """A command with these packages alone."""
     kept = {**ALONE, "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT)])}
     kept["PADDLEVIT_DIST_PYTHON"] = "another"  # it does not go on with the environment beside the repository
-    return run_command([sys.executable, "-S", "-m", "paddlevit_dist", *words], folder=folder, timeout=120, **kept)
+    return run_command([sys.executable, "-S", "-m", "paddlevit_dist", *words], folder=folder, **kept)

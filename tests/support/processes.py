@@ -18,6 +18,7 @@ from paddlevit_dist.launch import tuning
 from . import prepared
 
 ROOT = Path(__file__).resolve().parents[2]
+HANG_SECONDS = 600.0  # no test is as slow on any machine: what takes longer hangs
 
 
 class Finished(NamedTuple):
@@ -39,7 +40,7 @@ def environment(processes: int = 2) -> dict:
     return {**clean, **added, **threads, "PYTHONPATH": python_path, "PADDLEVIT_DIST_ENVIRONMENT": "test"}
 
 
-def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float = 120.0) -> Finished:
+def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float = HANG_SECONDS) -> Finished:
     """Call ``target`` ("module:function" below tests/) as a worker in ``processes`` processes.
 
     The function gets ``arguments``; what it returns on each rank is in ``results``.
@@ -56,7 +57,9 @@ def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float
     return ended._replace(results=results)
 
 
-def run_together(calls: dict[str, tuple[str, tuple]], processes: int = 2, timeout: float = 120.0) -> dict[str, list]:
+def run_together(
+    calls: dict[str, tuple[str, tuple]], processes: int = 2, timeout: float = HANG_SECONDS
+) -> dict[str, list]:
     """Call several functions (name of the call -> target and arguments), one after the other, in one group.
 
     Returns:
@@ -66,13 +69,17 @@ def run_together(calls: dict[str, tuple[str, tuple]], processes: int = 2, timeou
     return {name: [of_rank[name] for of_rank in ended.results] for name in calls}
 
 
-def run_main(*arguments: str, timeout: float = 120.0, **variables: str) -> Finished:
+def run_main(*arguments: str, timeout: float = HANG_SECONDS, **variables: str) -> Finished:
     """Run ``main_multi_gpu.py`` with these arguments and additional environment variables."""
     return run_command([sys.executable, str(ROOT / "main_multi_gpu.py"), *arguments], timeout=timeout, **variables)
 
 
 def run_command(
-    command: list[str], timeout: float, folder: Path | None = None, is_copy: bool = True, **variables: str
+    command: list[str],
+    timeout: float = HANG_SECONDS,
+    folder: Path | None = None,
+    is_copy: bool = True,
+    **variables: str,
 ) -> Finished:
     """Run a command in a session of its own, in ``folder``; fail when it overruns or leaves a process behind.
 
@@ -145,7 +152,7 @@ def free_ports(number: int) -> list[int]:
         return [listener.getsockname()[1] for listener in listeners]
 
 
-def wait_until(happens: Callable[[], Any], complaint: str, seconds: float = 60.0) -> None:
+def wait_until(happens: Callable[[], Any], complaint: str, seconds: float = HANG_SECONDS) -> None:
     """Return once something happens; fail with ``complaint`` if it does not in time."""
     deadline = time.monotonic() + seconds
     while not happens():

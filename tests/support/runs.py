@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from .processes import ROOT, Finished, run_command, run_main
+from .processes import HANG_SECONDS, ROOT, Finished, run_command, run_main
 
 MAIN = ROOT / "main_multi_gpu.py"
 TINY = ["-image_size=16", "MODEL.PATCH_SIZE", "8", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2"]
@@ -17,11 +17,11 @@ PLAIN = f"-cfg={Path(__file__).with_name('plain.yaml')}"  # a recipe that sets n
 DIGITS = [PLAIN, *TINY, "-dataset=digits", "-batch_size=64", "-num_workers=0", "-epochs=1", "DATA.IMAGE_CHANNELS", "1"]
 # What a checkpoint's state says besides the position, of a run that has neither evaluated nor skipped anything.
 STATE = {"scaler": {}, "best": None, "global_batch_size": 8, "evaluation_due": False}
-STATE["skipped_updates"] = {"total": 0, "in_a_row": 0}
+STATE |= {"skipped_updates": {"total": 0, "in_a_row": 0}, "undecayed": [], "training_means": None}
 IMAGES = [PLAIN, *TINY, "-dataset=folder", "-batch_size=4", "-num_workers=0", "-epochs=1"]
 
 
-def run_first_start(*arguments: str, timeout: float = 120.0) -> Finished:
+def run_first_start(*arguments: str, timeout: float = HANG_SECONDS) -> Finished:
     """Run the entry in a process that it has not prepared itself: it replaces itself once."""
     unprepared = ["env", "-u", "PADDLEVIT_DIST_ENVIRONMENT", "-u", "PYTHONWARNINGS", "-u", "GLOG_minloglevel"]
     return run_command([*unprepared, sys.executable, str(MAIN), *arguments], timeout=timeout)
@@ -42,7 +42,7 @@ def refusal(ended: Finished) -> str:
     return lines[0][len("error: ") :]
 
 
-def refused(*arguments: str, timeout: float = 60.0) -> str:
+def refused(*arguments: str, timeout: float = HANG_SECONDS) -> str:
     """Run the entry with bad input and return its message."""
     return refusal(run_main(*arguments, timeout=timeout))
 

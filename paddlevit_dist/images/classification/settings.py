@@ -21,6 +21,7 @@ from ...settings.key import (
     Setting,
     Table,
     Unused,
+    show,
 )
 from ...settings.section import Pair, PathText, Section, key, rows
 from .. import settings
@@ -109,10 +110,16 @@ class ProbeSettings(ClassificationSettings):
     PROBE: ProbeKeys
 
 
-def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+_TEMPERATURE = "TRAIN.DISTILLATION_TAU"  # PaddleViT's
+
+
+def _complete(values: CfgNode, settings: Mapping[str, Setting], everything: Sequence[Setting]) -> list[str]:
     """Images are evaluated at the size, with the crop and by the resize that the weights expect."""
+    for setting in everything:
+        if setting.name == _TEMPERATURE and str(setting.value) not in ("1", "1.0", "None"):
+            raise UserError(f"{setting.place}: {_TEMPERATURE} is {show(setting.value)}: here it is 1; leave it out")
     names = ["IMAGE_SIZE", "CROP_PCT"]
-    # Runs that were recorded before the key existed, and PaddleViT's files, state a crop and resized bicubically.
+    # PaddleViT's files state a crop, and resize bicubically.
     names += [] if "DATA.CROP_PCT" in settings else ["INTERPOLATION"]
     names = [name for name in names if f"DATA.{name}" not in settings]
     found = input_of(values, is_hub_asked=bool(names))
@@ -176,8 +183,8 @@ TABLE = Table(
     complete=_complete,
     check=_check,
     unused=_find_unused,
-    gone={"TRAIN.DISTILLATION_TAU": (1.0, "it is 1, as in DeiT's and PaddleViT's recipes; leave it out")},
     dropped={
+        _TEMPERATURE: "it is 1, as in DeiT's and PaddleViT's recipes",
         "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as PaddleViT does it, and a batch has no clean part",
     },
 )

@@ -221,9 +221,4 @@ TABLE = Table(
     complete=_complete,
     check=_check,
     unused=_find_unused,
-    gone={
-        "MODEL.FROZEN_STAGES": (None, "DETR's stem and first stage do not learn, as its authors have it; leave it out"),
-        "MODEL.FROZEN_BATCH_NORM": (None, "DETR's are frozen, as its authors have it; leave it out"),
-        "MODEL.FEEDFORWARD": (None, "DETR's is 2048; leave it out"),
-    },
 )

@@ -81,5 +81,4 @@ TABLE = Table(
     training=tuple(f"POINTS.INSTANCES.{name}" for name in _TRAINING.split()),
     effects={"network": ("POINTS.INSTANCES.WIDTH", "POINTS.INSTANCES.BLOCKS")},
     check=_check,
-    gone={"POINTS.INSTANCES.COLOR_NOISE": (0.1, "it is 0.1, as in the published program; leave it out")},
 )

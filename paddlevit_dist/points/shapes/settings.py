@@ -50,9 +50,4 @@ TABLE = Table(
     training=tuple(f"SHAPES.{name}" for name in _TRAINING),
     effects={"training": ("SHAPES.SOLIDS.",)},
     unused=_find_unused,
-    gone={
-        "SHAPES.SCALE": ([0.8, 1.25], "it is [0.8, 1.25], as PointNet++'s program has it; leave it out"),
-        "SHAPES.SHIFT": (0.1, "it is 0.1, as PointNet++'s program has it; leave it out"),
-        "SHAPES.JITTER": (0.01, "it is 0.01, as PointNet++'s program has it; leave it out"),
-    },
 )

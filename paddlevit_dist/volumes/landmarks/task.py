@@ -121,7 +121,7 @@ class LandmarkDetection(Task):
             "orientation": "RAS",
             "spacing_mm": [three_digits(length) for length in self.spacing.tolist()],
             "intensity_window": "percentiles" if window is None else window,
-            **({} if about["normalise"] == ["percentiles"] else about),  # older weights say nothing
+            **about,
             "landmarks": list(self.names),
         }
 

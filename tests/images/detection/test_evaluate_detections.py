@@ -311,8 +311,6 @@ def test_annotations_that_say_what_was_not_looked_for_are_refused(evaluate, name
     evaluate(changed(ANNOTATIONS, ["images", 0, name], []), RESULTS)  # which says nothing
     with pytest.raises(UserError, match=r"image 7 was not checked for every category, as in LVIS.*lvis-api"):
         evaluate(changed(ANNOTATIONS, ["images", 0, name], [2]), RESULTS)
-    with pytest.raises(UserError, match=r"-federated is gone: LVIS's own tools"):
-        evaluate(ANNOTATIONS, RESULTS, "-federated")
 
 
 def as_corners(box):

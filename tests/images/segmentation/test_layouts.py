@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.segmentation.data.label_maps import Choices, LabelMaps
-from paddlevit_dist.registry import WITH_LABEL_MAPS, find_name, guess_dataset
+from paddlevit_dist.registry import WITH_LABEL_MAPS, guess_dataset
 from paddlevit_dist.runtime.errors import UserError
 
 from .layout_writers import LAYOUTS, SIZE, cityscapes, coco_stuff_10k, numbers, photo, save, voc
@@ -52,12 +52,6 @@ def test_every_layout_is_found_by_its_path_and_read_exactly(dataset, root, opene
         assert (found.num_classes, len(found.class_names)) == (number, number)
         assert (found.class_names[0], found.class_names[-1]) == ends
         assert found.palette is None or found.palette.shape == (number, 3)
-
-
-@pytest.mark.parametrize("name", ["cvat_masks", "cvat_outlines"])
-def test_cvats_own_forms_say_which_exports_are_read(name):
-    with pytest.raises(UserError, match=r"not here any more: export .*-dataset=label_maps.*-dataset=yolo_outlines"):
-        find_name("dataset", name)
 
 
 def test_other_forms_of_published_sets(root, opened):

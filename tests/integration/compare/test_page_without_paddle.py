@@ -11,5 +11,5 @@ def test_without_paddle_there_is_a_page_without_images(tmp_path):
     program = (
         "import sys; sys.modules['paddle'] = None\nfrom paddlevit_dist.compare.command import run; run(sys.argv[1:])"
     )
-    ended = run_command([sys.executable, "-c", program, *runs, f"-output={tmp_path / 'page.html'}"], timeout=60)
+    ended = run_command([sys.executable, "-c", program, *runs, f"-output={tmp_path / 'page.html'}"])
     assert ended.code == 0 and "no images: import of paddle halted" in ended.out, ended.err

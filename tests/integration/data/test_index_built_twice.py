@@ -35,7 +35,7 @@ def test_two_processes_build_the_same_index_at_the_same_time(tmp_path):
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         for _ in range(2)
     ]
-    ends = [(*builder.communicate(timeout=60), builder.returncode) for builder in builders]
+    ends = [(*builder.communicate(timeout=600), builder.returncode) for builder in builders]
     file = tmp_path / f"name-{hashlib.sha256(b'x').hexdigest()[:16]}.index"
     assert ends == [(f"20000 19/999 19 {file}\n", "", 0)] * 2
     assert list(tmp_path.iterdir()) == [file]  # and no temporary file

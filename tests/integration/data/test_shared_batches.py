@@ -110,7 +110,7 @@ def test_too_little_shared_memory_is_told_at_the_first_batch(tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
     done = subprocess.run(
-        [*mount, "sh", sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
+        [*mount, "sh", sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode != 0 and "batch" not in done.stdout
     assert re.search(r"UserError: .* has (room for|no room for a batch) .*: lower DATA.NUM_WORKERS", done.stderr)
@@ -122,7 +122,7 @@ def test_what_a_dead_run_left_behind_is_removed():
         "share(numpy.zeros(2**20), new_prefix()); print(os.getpid())"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=600)
     left = list(shared_arrays.FOLDER.glob(f"paddlevit_dist_*_{int(done.stdout)}_*"))
     assert len(left) == 1
     shared_arrays.remove_leftovers(shared_arrays.new_prefix())

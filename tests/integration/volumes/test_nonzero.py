@@ -26,7 +26,6 @@ def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
     assert "z_score is of what is not zero, holes filled" in said and "as the weights were trained" in said
     inspected = run_command(
         [sys.executable, "-m", "paddlevit_dist", "inspect", "data", f"-data_path={other}", *recipe[:1], *keys],
-        timeout=120.0,
     )
     assert "box around what is not zero: median 100 % of a volume" in succeeded(inspected).out
 

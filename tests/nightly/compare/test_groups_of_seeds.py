@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.processes import ended_by_itself, run_command, run_main, start_command, wait_until
+from support.processes import HANG_SECONDS, ended_by_itself, run_command, run_main, start_command, wait_until
 from support.runs import DIGITS, events, well
 
 HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ def test_a_group_leaves_out_what_is_finished_and_reaches_what_a_run_alone_does(t
         well(run_main(*words, f"-seed={seed}", f"-output={tmp_path / folder}"))
     before = (tmp_path / "group" / "seed_0" / "log.txt").read_bytes()
     program = [sys.executable, "-m", "paddlevit_dist", "train", *words, "-seeds=2", "-output=group"]
-    ended = run_command(program, 120, tmp_path, is_copy=False)
+    ended = run_command(program, folder=tmp_path, is_copy=False)
     assert ended.code == 0, ended.out + ended.err
     assert "1 of 2 seeds are finished in group: training 1, 1 at a time" in ended.out
     assert (tmp_path / "group" / "seed_0" / "log.txt").read_bytes() == before
@@ -49,7 +49,7 @@ def test_a_group_side_by_side_as_on_gpus_is_stopped_and_goes_on_and_a_failed_see
     given = {seed: (tmp_path / "noted" / seed).read_text() for seed in "01"}
     assert given == {"0": f"7 {cores // 2}", "1": f"5 {cores - cores // 2}"}
     os.killpg(group.pid, signal.SIGINT)  # as a terminal does
-    ended = ended_by_itself(group, 60)
+    ended = ended_by_itself(group, HANG_SECONDS)
     assert ended.code == 75, ended.out[-2000:] + ended.err
     assert "2 of 2 seeds of group are unfinished, what they have trained is saved; the same command" in ended.err
     assert "seed 1: group/seed_1, GPU 5: see log.txt there" in ended.out and "epoch 1/400" not in ended.out
@@ -59,7 +59,7 @@ def test_a_group_side_by_side_as_on_gpus_is_stopped_and_goes_on_and_a_failed_see
     # Of the same command, ended soon, one seed goes on from its checkpoint; those of the other are damaged.
     for state in (tmp_path / "group" / "seed_0" / "checkpoints").glob("update_*/*"):
         state.write_bytes(b"damaged")
-    ended = run_command([*program, "TRAIN.STOP_AFTER_EPOCH", "1"], 120, tmp_path, is_copy=False)
+    ended = run_command([*program, "TRAIN.STOP_AFTER_EPOCH", "1"], folder=tmp_path, is_copy=False)
     assert ended.code == 2 and "error: failed: seed 0 (exit code 2): see log.txt" in ended.err
     said = (tmp_path / "group" / "seed_1" / "log.txt").read_text()
     assert "resumed from group/seed_1/checkpoints/update_" in said

@@ -10,20 +10,20 @@ GPU = "needs GPUs, ImageNet and published weights"
 CARD = "needs an accelerator; tests/device/test_made_up_device.py does the same on a made-up one"
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/launch/test_several_machines.py runs it on one"
-INSTALLED = "tests/test_wheel.py runs the installed command"
-SEEDS = "tests/compare/test_seeds.py trains smaller groups; tests/compare/test_groups.py compares those of the page"
+INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
+SEEDS = "tests/nightly/compare/test_groups_of_seeds.py trains smaller groups; unit/compare/test_groups.py compares them"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
 ONNX_BOXES = "needs the extra onnx; tests/images/detection/test_exported_detectors.py does it"
-RELEASE = "tests/test_wheel.py builds a release"
+RELEASE = "tests/nightly/test_wheel.py builds a release"
 OTHER_FILES = "tests/commands/test_predict_scenes.py and test_split.py run it on files that they make"
-NNUNET = "tests/volumes/test_segmentation.py trains on a folder of nnU-Net's and predicts"
+NNUNET = "tests/integration/volumes/test_nnunet_training.py trains on a folder of nnU-Net's and predicts"
 PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
-SESSION = "tests/pages/test_tutorials.py runs that page, as it stands"
-CONTAINER = "needs Docker; tests/test_container.py does the steps of the file"
+SESSION = "tests/nightly/pages/test_tutorials.py runs that page, as it stands"
+CONTAINER = "needs Docker; tests/nightly/test_container.py does the steps of the file"
 FORMS = "tells how commands are written, of others and of ours"
-OWN_NETWORK = "tests/points/test_documented_programs.py trains it as it stands, from weights that it makes"
+OWN_NETWORK = "tests/nightly/points/test_documented_programs.py trains it as it stands, from weights that it makes"
 NOT_RUN = {
     "python -m paddlevit_dist train -import=my_network -cfg=minkunet14_synthetic_rooms MODEL.NAME my_network "
     "-pretrained=theirs.pth -output=./output/mine": OWN_NETWORK,
@@ -38,7 +38,7 @@ NOT_RUN = {
     "pip install '.[cpu]'": DOWNLOAD,
     "make site": DOWNLOAD,
     "make format": "changes files; make lint says whether it would",
-    "make reference": "writes files; tests/pages/test_reference.py says whether it would",
+    "make reference": "writes files; tests/nightly/pages/test_reference.py says whether it would",
     "python main_multi_gpu.py -cfg=./configs/probe_linear.yaml -dataset=folder -data_path=./my_images": DOWNLOAD,
     "python main_multi_gpu.py -cfg=./configs/probe_knn.yaml -dataset=imagenet2012 "
     "-data_path=/dataset/imagenet -pretrained=vit_base_patch14_dinov2.lvd142m": DOWNLOAD,
@@ -76,19 +76,19 @@ NOT_RUN = {
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
     "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,
     "python -m paddlevit_dist prepare scenes /dataset/scans my_store "
-    "--channels=normal,intensity": "needs scans; tests/points/test_scene_formats.py has all formats",
+    "--channels=normal,intensity": "needs scans; tests/integration/points/test_scene_formats.py has all formats",
     "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=my_store "
-    'POINTS.FEATURES "[rgb, normal]"': "needs scans; tests/points/test_scene_formats.py trains on such",
+    'POINTS.FEATURES "[rgb, normal]"': "needs scans; tests/integration/points/test_scene_formats.py trains on such",
     "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=/dataset/city DATA.VOXEL_SIZE_M 0.1 "
     "POINTS.CROP block POINTS.CROP_SIZE_M 12 POINTS.MAX_POINTS 300000 POINTS.FRAGMENT_SIZE_M 12 "
-    "-output=./output/city": "needs large scenes; tests/points/test_large_scenes.py has its parts",
+    "-output=./output/city": "needs large scenes; tests/unit/points/segmentation/test_fragments.py has its parts",
     "./run_train_multi.sh -cfg=./configs/mink_classifier_solids.yaml -output=./output/solids": "takes minutes; "
-    "tests/points/test_recipes.py trains it smaller",
+    "tests/nightly/points/test_recipes.py trains it smaller",
     "./run_train_multi.sh -cfg=mink_classifier_solids -dataset=modelnet40 "
     "-data_path=/dataset/modelnet40_normal_resampled SHAPES.FEATURES '[xyz,normals]' SHAPES.VOXEL_SIZE 0.05 SHAPES.UP "
     "y SHAPES.ROTATION_DEGREES 180 -epochs=100 -output=./output/modelnet40": DOWNLOAD,
     "python -m paddlevit_dist predict output/solids chair.off scanned_shapes --output=shape_predictions": "needs that "
-    "run; tests/points/test_shapes.py predicts files",
+    "run; tests/unit/points/shapes/test_task.py predicts files",
     "python -m paddlevit_dist predict output/rooms my_scan.ply /dataset/scannet/scans_test "
     "--output=predictions": OTHER_FILES,
     "python -m paddlevit_dist predict output/heads scan.nii.gz patients/ --output=predictions": OTHER_FILES,
@@ -98,7 +98,7 @@ NOT_RUN = {
     "make test-long": ITSELF,
     "make fuzz": ITSELF,
     "make accept": HOURS,
-    "make accept-gpu": "needs a GPU; tests/test_benchmarks.py runs a row on a CPU",
+    "make accept-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs a row on a CPU",
     "make test-gpu-wheel": DOWNLOAD,
     "make audit": DOWNLOAD,
     "make dist": RELEASE,
@@ -135,7 +135,7 @@ IN_TEXT = {
     "paddlevit-dist report output/usual output/faster -output=output/seeds.html": SEEDS,
     "make bench": HOURS,
     "make bench-all": HOURS,
-    "make bench-gpu": "needs a GPU; tests/test_benchmarks.py runs it small on a CPU",
+    "make bench-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs it small on a CPU",
 }
 
 # Pages without any command that a reader types: they name some, as what they explain.

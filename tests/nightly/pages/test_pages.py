@@ -117,7 +117,7 @@ class Reader:
             self.variables.update(PATH=f"{environment}/bin:{self.variables['PATH']}", VIRTUAL_ENV=str(environment))
             return ""
         started = time.perf_counter()
-        ended = run_command(["bash", "-c", command], timeout=240, folder=self.folder, **self.variables)
+        ended = run_command(["bash", "-c", command], folder=self.folder, **self.variables)
         print(f"{time.perf_counter() - started:5.1f} s  {command}")
         assert ended.code == 0, f"{command}\n{ended.out[-3000:]}\n{ended.err[-3000:]}"
         assert "Traceback" not in ended.err
@@ -162,7 +162,7 @@ def test_what_is_not_run_passes_show_config(command, clone):
     words = command.partition("main_multi_gpu.py")[2] or command.partition(".sh")[2]
     program = [sys.executable, "main_multi_gpu.py"] + (["-eval"] if "run_eval" in command else [])
     line = " ".join([*program, words, "-show_config"])
-    ended = run_command(["bash", "-c", line], timeout=60, folder=clone)
+    ended = run_command(["bash", "-c", line], folder=clone)
     assert ended.code == 0, ended.err
     assert "effective batch" in ended.out
 

@@ -27,7 +27,7 @@ print(json.dumps({**pages, "help": help_text(["-h", "all"])}))
 def written() -> dict:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     said = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment, stdout=subprocess.PIPE, timeout=120
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment, stdout=subprocess.PIPE, timeout=600
     )
     return json.loads(said.stdout)
 

@@ -35,7 +35,7 @@ class Session:
 
     def type(self, command: str) -> str:
         path = f"{self.commands}:{Path(sys.executable).parent}:/usr/bin:/bin"
-        ended = run_command(["bash", "-c", command], timeout=240, folder=self.folder, PATH=path)
+        ended = run_command(["bash", "-c", command], folder=self.folder, PATH=path)
         assert ended.code == 0, f"{command}\n{ended.out[-3000:]}\n{ended.err[-3000:]}"
         assert "Traceback" not in ended.err
         return ended.out

@@ -34,7 +34,7 @@ pytestmark = [
 def shown(page, profile, width=800, height=2000):
     """The page as the browser has it once its scripts have run, and what it said."""
     command = [str(BROWSER), *SWITCHES, f"--window-size={width},{height}", f"--user-data-dir={profile}", page.as_uri()]
-    ended = subprocess.run(command, capture_output=True, timeout=300, check=True)
+    ended = subprocess.run(command, capture_output=True, timeout=600, check=True)
     return ended.stdout.decode(), ended.stderr.decode(errors="replace")
 
 

@@ -4,12 +4,12 @@ import json
 import sys
 from pathlib import Path
 
-from support.processes import run_command, succeeded
+from support.processes import HANG_SECONDS, run_command, succeeded
 
 from .readers import READERS
 
 
-def check(names: list[str], count: int, folder: Path, timeout: float) -> None:
+def check(names: list[str], count: int, folder: Path, timeout: float = HANG_SECONDS) -> None:
     """Every case of these readers is read or refused in one line."""
     words = ["-m", "support.fuzz.run", str(count), str(folder / "run"), *names]
     ended = succeeded(run_command([sys.executable, *words], timeout))

@@ -156,6 +156,8 @@ def make_checkpoint(folder):
             "global_batch_size": 8,
             "evaluation_due": False,
             "skipped_updates": skipped,
+            "undecayed": [],
+            "training_means": None,
             "seed": 0,
         },
     }

@@ -1,10 +1,7 @@
 """Groups of seeds: their devices, and the words of their trainings."""
 
-import pytest
-
 from paddlevit_dist.compare import seeds
 from paddlevit_dist.launch import devices
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.settings.command_line import without
 
@@ -34,11 +31,3 @@ def test_an_evaluation_ignores_how_often_its_recipe_trains(tmp_path):
     evaluation = load([f"-cfg={recipe}", "-eval", "-pretrained=x"])
     assert load([f"-cfg={recipe}"]).values.SEEDS == 2
     assert evaluation.values.SEEDS is None and evaluation.notices == []
-
-
-def test_trainings_side_by_side_are_no_key_any_more():
-    assert load(["SEEDS=None", "SEEDS_AT_ONCE=None"]).notices == []  # as earlier runs have recorded it
-    with pytest.raises(
-        UserError, match="SEEDS_AT_ONCE is gone: with -ngpus=1 each GPU that CUDA_VISIBLE_DEVICES names"
-    ):
-        load(["-seeds=2", "SEEDS_AT_ONCE=2"])

@@ -65,8 +65,8 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
     files = [str(data / "imagesTr" / f"case_{case}_{channel:04d}.nii.gz") for channel in range(2)]
     again = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"]
     np.testing.assert_array_equal(again, volume)
-    older = {name: value for name, value in task.about_input().items() if name != "z_score"}
-    predicting.set_up_from(TrainedMeta(2, ("background", "bright"), older))
+    silent = {name: value for name, value in task.about_input().items() if name != "z_score"}
+    predicting.set_up_from(TrainedMeta(2, ("background", "bright"), silent))
     whole = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"][1]
     assert whole.mean() == pytest.approx(0, abs=1e-5) and whole.std() == pytest.approx(1, abs=1e-5)
 

@@ -126,9 +126,9 @@ def test_the_gradient_of_a_scenes_maximum_takes_linear_time():
     coordinates = np.stack([np.zeros(30_000, int), np.arange(30_000)], axis=1)
     features = paddle.randn([30_000, 16])
     features.stop_gradient = False
-    started = time.monotonic()
+    started = time.process_time()
     GlobalPooling("max")(SparseTensor(features, coordinates)).sum().backward()
-    assert time.monotonic() - started < 3, "paddle.max compares each row with each"
+    assert time.process_time() - started < 3, "paddle.max compares each row with each"
     assert np.array_equal(features.grad.numpy().argmax(axis=0), features.numpy().argmax(axis=0))
 
 

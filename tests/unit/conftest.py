@@ -1,0 +1,75 @@
+"""Fails a unit test that starts a process or that uses more than two seconds of processor time."""
+
+import multiprocessing.util
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import paddle  # noqa: F401  (its import takes a second, which belongs to no test)
+import pytest
+from numba.core import event
+from support import prepared
+
+SECONDS = 2.0  # of this process's own time, which other work on the machine does not lengthen
+_START_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+_started: list[str] = []  # what the current test has started
+
+
+class CompileTime(event.Listener):
+    """Counts the processor seconds of numba's compiler, which only a fresh clone needs."""
+
+    def __init__(self) -> None:
+        self.total, self._begun = 0.0, []
+
+    def on_start(self, event: Any) -> None:
+        self._begun.append(time.process_time())
+
+    def on_end(self, event: Any) -> None:
+        begun = self._begun.pop()
+        if not self._begun:  # not inside the compilation of a function that calls this one
+            self.total += time.process_time() - begun
+
+
+compile_time = CompileTime()
+event.register("numba:compile", compile_time)
+
+
+def _note_event(name: str, arguments: tuple) -> None:
+    if name in _START_EVENTS:
+        _started.append(f"{name} {arguments[0] if arguments else ''}".strip())
+
+
+def _note_calls(module: Any, name: str, is_start: Any) -> None:
+    """Note the calls of a function that starts processes without an audit event of Python's."""
+    original = getattr(module, name)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        if is_start(*arguments):
+            _started.append(name)
+        return original(*arguments, **options)
+
+    setattr(module, name, call)
+
+
+sys.addaudithook(_note_event)
+_note_calls(multiprocessing.util, "spawnv_passfds", lambda path, words, *_: "resource_tracker" not in str(words))
+_note_calls(prepared, "start", lambda *_: True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    begun, compiling = time.process_time(), compile_time.total
+    result = yield
+    seconds = time.process_time() - begun - (compile_time.total - compiling)
+    if seconds > SECONDS:
+        pytest.fail(f"a unit test took {seconds:.1f} s of processor time: make it smaller, or move it to integration")
+    return result
+
+
+@pytest.fixture(autouse=True)
+def no_process() -> Iterator[None]:
+    """Fail a test that starts a process."""
+    _started.clear()
+    yield
+    assert not _started, f"a unit test started a process ({_started[0]}): move it to integration"

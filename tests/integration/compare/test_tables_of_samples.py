@@ -8,6 +8,7 @@ import pytest
 from support import small_runs
 
 from paddlevit_dist.inference.evaluation import evaluate_only
+from paddlevit_dist.runtime.errors import UserError
 
 
 def test_an_evaluation_writes_its_table_with_and_without_intervals(tmp_path):
@@ -29,3 +30,14 @@ def test_an_evaluation_writes_its_table_with_and_without_intervals(tmp_path):
         assert said[-2].endswith(f"a row for each of 40 images: {file}") and " top-1 " in said[-1]
         files.append(file.read_bytes())
     assert files[0] == files[1]
+
+
+def test_a_score_is_said_where_its_table_cannot_be_written(tmp_path, capsys):
+    small_runs.build(str(tmp_path / "run"), "-epochs=1", "-batch_size=64", val_size=40).train()
+    (tmp_path / "gone").mkdir()
+    words = ["-eval", f"-pretrained={tmp_path / 'run'}", f"-per_sample={tmp_path / 'gone' / 'a.csv'}"]
+    evaluated = small_runs.build(str(tmp_path / "again"), *words, val_size=40)
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UserError, match=r"cannot write .*gone/a.csv: "):
+        evaluate_only(evaluated)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("top-1 ")

@@ -13,13 +13,11 @@ from distributed.test_instance_metrics import NAMES, scene
 from images.detection import coco_peer
 from images.detection.drawn_detections import CATEGORY_IDS, as_coco, drawn
 from images.detection.drawn_detections import NAMES as ANIMALS
-from support import small_runs
 
 from paddlevit_dist import settings as config
 from paddlevit_dist.compare.per_sample import PerSample
 from paddlevit_dist.images.detection.detections import Detections, as_written
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
-from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.intervals import means
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
@@ -301,14 +299,3 @@ def test_metrics_that_know_no_samples_and_samples_without_labels_are_refused():
         watcher.evaluation_started(False)
     with pytest.raises(UserError, match="keep nothing of each sample"):
         watcher.evaluation_done({})
-
-
-def test_a_score_is_said_where_its_table_cannot_be_written(tmp_path, capsys):
-    small_runs.build(str(tmp_path / "run"), "-epochs=1", "-batch_size=64", val_size=40).train()
-    (tmp_path / "gone").mkdir()
-    words = ["-eval", f"-pretrained={tmp_path / 'run'}", f"-per_sample={tmp_path / 'gone' / 'a.csv'}"]
-    evaluated = small_runs.build(str(tmp_path / "again"), *words, val_size=40)
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(UserError, match=r"cannot write .*gone/a.csv: "):
-        evaluate_only(evaluated)
-    assert capsys.readouterr().out.splitlines()[-1].startswith("top-1 ")

@@ -102,8 +102,8 @@ def _drawn(number: int) -> list[Image.Image]:
 def test_copies_are_found_and_nothing_else(kind):
     generator = np.random.default_rng(5)
     images = {
-        "clouds": lambda: [scene(generator) for _ in range(40)],
-        "shapes": lambda: _drawn(40),
+        "clouds": lambda: [scene(generator) for _ in range(20)],
+        "shapes": lambda: _drawn(20),
         "photographs": _photographs,
     }[kind]()
     if not images:

@@ -1,6 +1,6 @@
 """python tools/reference.py: write docs/reference/keys.md and commands.md from the tables of keys, flags and commands.
 
-tests/pages/test_reference.py fails while the pages are not what this writes.
+tests/nightly/pages/test_reference.py fails while the pages are not what this writes.
 """
 
 from collections.abc import Iterator

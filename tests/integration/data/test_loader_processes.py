@@ -1,0 +1,82 @@
+"""Loader processes: the same samples with any number of them, and failures with their real reason."""
+
+import gc
+import os
+
+import paddle
+import pytest
+from paddle.io.dataloader import dataloader_iter
+from support.numbers import Numbers, loader_of, readings
+
+from paddlevit_dist.data.loader import SampleFailure
+from paddlevit_dist.runtime.errors import UserError
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_the_same_sample_is_the_same_array_with_any_number_of_workers(num_workers):
+    expected = readings(loader_of(Numbers(23)), 1, 3)
+    assert readings(loader_of(Numbers(23), num_workers), 1, 3) == expected
+    assert len(set(expected.values())) == 3 * 20
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_exception_of_a_data_set_arrives_with_sample_and_traceback(num_workers):
+    loader = loader_of(Numbers(16, 7, KeyError("colour")), num_workers)
+    with pytest.raises(SampleFailure, match=r"sample 7 \(number 7\): KeyError: 'colour'[\s\S]*in sample"):
+        list(loader.epochs(1, 1))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_user_error_of_a_data_set_stays_one(num_workers):
+    loader = loader_of(Numbers(16, 7, UserError("a.jpg cannot be read")), num_workers)
+    with pytest.raises(UserError, match="^a.jpg cannot be read$"):
+        list(loader.epochs(1, 1))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_batches_go_to_the_device_itself_and_ahead_of_their_use(num_workers, monkeypatch):
+    """Paddle's reader leaves them in pinned memory unless it is told not to; see its ``buffered_reader.cc``."""
+    core = dataloader_iter.core
+    made, create = [], core.create_py_reader
+
+    def noted(*arguments):
+        made.append(arguments)
+        return create(*arguments)
+
+    monkeypatch.setattr(core, "create_py_reader", noted)
+    assert len(list(loader_of(Numbers(8), num_workers))) == 2
+    ((_, _, _, _, _, (place,), is_buffered, _, stays_pinned, *buffer_size),) = made
+    assert is_buffered and not stays_pinned and buffer_size in ([], [2])
+    assert str(place) == str(paddle.framework._current_expected_place())
+
+
+class Circle:
+    """Garbage that only the collector can find; it notes the process that destroyed it."""
+
+    def __init__(self, path):
+        self.itself, self.path = self, path
+
+    def __del__(self):
+        with open(self.path, "a", encoding="ascii") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+class Collecting(Numbers):
+    """Samples at whose reading the collector happens to run."""
+
+    def sample(self, index, generator):
+        gc.collect()
+        return super().sample(index, generator)
+
+
+def test_a_loader_process_does_not_destroy_what_it_has_inherited(tmp_path):
+    """Executors and queues of Paddle would wait there for threads that a fork does not take along."""
+    destroyed = tmp_path / "destroyed"
+    gc.disable()
+    try:
+        Circle(destroyed)
+        assert len(list(loader_of(Collecting(8), num_workers=2))) == 2
+    finally:
+        gc.enable()
+    gc.collect()
+    assert destroyed.read_text() == f"{os.getpid()}\n"

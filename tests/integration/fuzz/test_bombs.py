@@ -1,0 +1,28 @@
+"""Small files that announce, or become, far more than they are: refused before the memory or the disk is taken."""
+
+import sys
+
+from support.bombs import bomb_png
+from support.processes import run_command
+from support.runs import IMAGES, MAIN, refused, write_images
+
+
+def test_training_stops_at_such_an_image_or_leaves_it_out(tmp_path):
+    root = write_images(tmp_path / "data")
+    bomb = root / "train" / "ant" / "bomb.png"
+    bomb.write_bytes(bomb_png(13_000))
+    command = [*IMAGES, f"-data_path={root}", f"-output={tmp_path / 'out'}"]
+    message = refused(*command)
+    assert f"{bomb} cannot be read as an image" in message and "raise DATA.MAX_PIXELS" in message
+    ended = run_command([sys.executable, str(MAIN), *command, "DATA.ON_BAD_SAMPLE", "skip"])
+    assert ended.code == 0, ended.err
+    assert "raise DATA.MAX_PIXELS" in (tmp_path / "out" / "quarantine.tsv").read_text()
+
+
+def test_prepare_images_lists_such_an_image(tmp_path):
+    root = write_images(tmp_path / "data", 2, 1)
+    (root / "train" / "ant" / "bomb.png").write_bytes(bomb_png(13_000))
+    command = [sys.executable, "-m", "paddlevit_dist", "prepare", "images", str(root)]
+    ended = run_command([*command, "--workers=1"])
+    assert "bomb.png" in ended.out + ended.err and "DATA.MAX_PIXELS" in ended.out + ended.err
+    assert ended.code == 1 and ended.err == ""

@@ -1,0 +1,15 @@
+"""A recipe of each kind for point clouds trains on two processes; every one at night."""
+
+import pytest
+from support.scene_recipes import BY_DAY, require_two_updates, train_each
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recipes")
+    return folder, train_each(BY_DAY, folder)
+
+
+@pytest.mark.parametrize("recipe", BY_DAY)
+def test_two_updates_on_two_processes(recipe, trained):
+    require_two_updates(recipe, *trained)

@@ -1,0 +1,33 @@
+"""Each extension, and each subject but classification, is a folder that can be deleted: what it adds is unknown then,
+and everything else is as before."""
+
+import json
+
+from support.copies_without import SUBJECTS, UNKNOWN, in_a_copy_without
+
+from paddlevit_dist.extension import FOLDERS
+
+
+def test_without_all_extensions_one_trains_evaluates_and_predicts(tmp_path):
+    """At night without each of them alone."""
+    unknown = {words: said for folder in FOLDERS for words, said in UNKNOWN[folder].items()}
+    ended = in_a_copy_without(" ".join(FOLDERS), tmp_path, words=unknown)
+    assert ended.code == 0, ended.err
+    events = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [event["update"] for event in events if event["kind"] == "training"] == [2]
+    assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
+    assert not (tmp_path / "run/report.html").exists()
+    for words, said in unknown.items():
+        assert f"{words}: {said}" in ended.out
+
+
+def test_without_all_other_subjects_one_classifies(tmp_path):
+    ended = in_a_copy_without(" ".join(SUBJECTS), tmp_path, words=["train -dataset=coco"])
+    assert ended.code == 0, ended.err
+    assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
+    assert "train -dataset=coco: " in ended.out and "'coco'" in ended.out
+
+
+def test_the_test_sees_an_import_of_an_extension_by_the_core(tmp_path):
+    ended = in_a_copy_without("compare", tmp_path, "from ..compare import scores\n")
+    assert ended.code != 0 and "No module named 'paddlevit_dist.compare'" in ended.err

@@ -1,0 +1,70 @@
+"""What is built from this repository: every file of the package and every recipe once, and a package that works
+elsewhere."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from support.processes import ROOT
+from support.releases import GIT, committed_clone, files_below, release
+
+from paddlevit_dist import __version__
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    return committed_clone(tmp_path_factory.mktemp("clone"))
+
+
+def test_a_build_has_every_file_of_the_package_and_every_recipe_once(clone, tmp_path):
+    stale = tmp_path / "built" / "paddlevit_dist" / "recipes" / "of_an_earlier_build.yaml"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    (tmp_path / "source").mkdir()
+    for name in ("LICENSE", "README.md", "setup.py", "configs", "paddlevit_dist"):
+        (tmp_path / "source" / name).symlink_to(clone / name)
+
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_py", f"--build-lib={tmp_path / 'built'}"],
+        cwd=tmp_path / "source",
+        check=True,
+    )
+
+    recipes = {f"recipes/{name}": text for name, text in files_below(clone / "configs", "*.yaml").items()}
+    assert files_below(tmp_path / "built" / "paddlevit_dist", "*") == {
+        **files_below(clone / "paddlevit_dist", "*"),
+        **recipes,
+    }
+
+
+CHANGES = f"# Changes\n\n## {__version__} - {{}}\n"
+
+
+@pytest.mark.parametrize(
+    "changes, tag, said",
+    [
+        (CHANGES.format("2027-01-31"), "v9.9.9", "this commit has the tag v9.9.9, but paddlevit_dist/__init__.py says"),
+        (CHANGES.format("unreleased"), f"v{__version__}", f"CHANGELOG.md says '## {__version__} - unreleased': write"),
+        ("# Changes\n", None, f"CHANGELOG.md has no section '## {__version__.partition('.dev')[0]} - unreleased'"),
+    ],
+)
+def test_nothing_is_built_of_a_commit_whose_tag_or_changelog_says_something_else(clone, tmp_path, changes, tag, said):
+    (clone / "CHANGELOG.md").write_text(changes, encoding="utf-8")
+    subprocess.run([*GIT, "commit", "-qam", "other"], cwd=clone, check=True)
+    if tag:
+        subprocess.run([*GIT, "tag", tag], cwd=clone, check=True)
+    try:
+        ended = release(clone, str(tmp_path / "dist"))
+    finally:
+        subprocess.run([*GIT, "reset", "-q", "--hard", "HEAD~1"], cwd=clone, check=True)
+        if tag:
+            subprocess.run([*GIT, "tag", "-d", tag], cwd=clone, stdout=subprocess.DEVNULL, check=True)
+    assert ended.returncode == 1 and ended.stderr.startswith(f"error: {said}"), ended.stderr
+    assert not (tmp_path / "dist").exists()
+
+
+def test_a_citation_names_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == __version__ and citation["license"] == "Apache-2.0"

@@ -1,0 +1,70 @@
+"""A folder in nnU-Net's layout is trained on, evaluated and predicted."""
+
+import csv
+import json
+import sys
+
+import nibabel
+import numpy as np
+import pytest
+from support.nnunet_folders import raw_data
+from support.processes import ROOT, run_command, run_main, succeeded
+
+PHANTOMS = "configs/volume_unet3d_phantoms.yaml"
+TINY = [
+    *("VOLUMES.CROP_SIZE", "[8, 8, 8]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "VALIDATE_FREQ", "1"),
+    *("VOLUMES.NORMALISE", "[percentiles, z_score]", "VOLUMES.SPACING_MM", "[2.0, 2.0, 2.0]", "SAVE_FREQ", "1"),
+    *("VOLUMES.INTENSITY_WINDOW", "None", "VOLUMES.TEST_MIRROR", "true", "DATA.NUM_WORKERS", "0"),
+]
+
+
+def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
+    """Two channels and another spacing: the scores are those of the files that are written, for any number of
+    processes, and ``predict`` writes the same labels with the numbers and the affine of the folder."""
+    data = raw_data(tmp_path / "raw")
+    recipe = [f"-cfg={ROOT}/{PHANTOMS}", f"-data_path={data}", "-batch_size=1", *TINY]
+    weights, evaluated = tmp_path / "run" / "checkpoints" / "last", tmp_path / "eval"
+    ended = succeeded(
+        run_main(*recipe, "-ngpus=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}")
+    )
+    assert "dataset: nnunet" in ended.out and "channels CT, PET, classes background, spleen, liver" in ended.out
+    evaluation = [*recipe, "-eval", f"-pretrained={weights}", "-split=train", "SAVE_PREDICTIONS", "true"]
+    lines = {}
+    for processes, batch in ((1, 2), (2, 1)):
+        words = [f"-output={evaluated}{processes}", f"-ngpus={processes}", f"-batch_size={batch}"]
+        ended = succeeded(run_main(*evaluation, *words, f"-per_sample={tmp_path / 'samples.csv'}"))
+        lines[processes] = ended.out.strip().splitlines()[-1]
+    assert lines[1] == lines[2]
+    values = json.loads((tmp_path / "eval1" / "metrics.jsonl").read_text().splitlines()[-1])
+    dice, truths = [], sorted((tmp_path / "eval1" / "predictions").glob("*.nii.gz"))
+    assert len(truths) == 2
+    for file in truths:
+        true, found = nibabel.load(data / "labelsTr" / file.name), nibabel.load(file)
+        np.testing.assert_allclose(found.affine, true.affine, atol=1e-5)
+        found, true = (np.asarray(image.dataobj) for image in (found, true))
+        assert set(np.unique(found)) <= {0, 2, 5}
+        known = true != 9
+        of_class = [
+            (((true == n) & (found == n) & known).sum(), (true == n).sum() + ((found == n) & known).sum())
+            for n in (2, 5)
+        ]
+        dice.append([2 * both / either for both, either in of_class])
+    assert values["Dice"] == pytest.approx(np.mean(dice), abs=1e-6)
+    with open(tmp_path / "samples.csv", encoding="utf-8-sig", newline="") as rows:
+        assert [float(row["Dice liver"]) for row in csv.DictReader(rows)] == pytest.approx(
+            [own[1] for own in dice], abs=1e-4
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "paddlevit_dist",
+        "predict",
+        str(weights),
+        str(data),  # without what lies in labelsTr
+        f"--output={tmp_path / 'new'}",
+    ]
+    assert "3 predicted" in succeeded(run_command(command)).out
+    for file in truths:
+        again, before = (nibabel.load(place) for place in (tmp_path / "new" / file.name, file))
+        np.testing.assert_array_equal(np.asarray(again.dataobj), np.asarray(before.dataobj))
+        np.testing.assert_array_equal(again.affine, before.affine)

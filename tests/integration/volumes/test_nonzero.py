@@ -1,0 +1,35 @@
+"""z_score of volumes that were set to 0 around a head: as nnU-Net crops and normalises, whatever weights were trained
+with."""
+
+import sys
+
+import yaml
+from support.heads_in_zeros import dataset_of
+from support.processes import ROOT, run_command, run_main, succeeded
+
+from paddlevit_dist.settings import load
+from paddlevit_dist.volumes.nonzero import _of_weights
+
+
+def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
+    """Weights of a training within masks: an evaluation on volumes without zeros around keeps to it, and inspect data
+    says what would be decided."""
+    data, other = dataset_of(tmp_path / "raw", 2.5, 1), dataset_of(tmp_path / "other", -0.2, 1)
+    tiny = ("VOLUMES.CROP_SIZE", "[8,8,8]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "SAVE_FREQ", "1")
+    keys = (*tiny, "VOLUMES.NORMALISE", "z_score", "VOLUMES.INTENSITY_WINDOW", "None", "DATA.NUM_WORKERS", "0")
+    recipe = [f"-cfg={ROOT}/configs/volume_unet3d_phantoms.yaml", "-ngpus=1", "-batch_size=1", *keys]
+    words = [*recipe, f"-data_path={data}", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}"]
+    assert "z_score is of what is not zero" in succeeded(run_main(*words)).out
+    weights = tmp_path / "run" / "checkpoints" / "last"
+    evaluation = [*recipe, f"-data_path={other}", "-eval", f"-pretrained={weights}", "-allow_changes", "-split=train"]
+    said = succeeded(run_main(*evaluation, f"-output={tmp_path / 'eval'}")).out
+    assert "z_score is of what is not zero, holes filled" in said and "as the weights were trained" in said
+    inspected = run_command(
+        [sys.executable, "-m", "paddlevit_dist", "inspect", "data", f"-data_path={other}", *recipe[:1], *keys],
+    )
+    assert "box around what is not zero: median 100 % of a volume" in succeeded(inspected).out
+
+    assert yaml.safe_load((weights / "about.yaml").read_text())["input"]["z_score"] == "mask"
+    assert _of_weights(load([*evaluation, "-dataset=nnunet"]).values, False) == "mask"
+    assert _of_weights(load([*words, "-resume=auto"]).values, True) == "mask"
+    assert _of_weights(load(words).values, True) is None

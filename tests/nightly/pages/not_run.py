@@ -1,0 +1,156 @@
+"""Commands in the pages that no test runs verbatim, each with the reason.
+
+Those of the entry point are still checked: with -show_config, which reads the recipe, checks every flag and key, and
+builds the model without allocating memory.
+"""
+
+from .reading import PAGES
+
+GPU = "needs GPUs, ImageNet and published weights"
+CARD = "needs an accelerator; tests/integration/device/test_made_up_device.py does the same on a made-up one"
+DOWNLOAD = "needs a download"
+HOST = "needs a second host; tests/nightly/launch/test_nodes.py runs it on one"
+INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
+SEEDS = "tests/nightly/compare/test_groups_of_seeds.py trains smaller groups; unit/compare/test_groups.py compares them"
+ITSELF = "is the test suite, or part of it"
+HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
+ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
+ONNX_BOXES = "needs the extra onnx; tests/images/detection/test_exported_detectors.py does it"
+RELEASE = "tests/nightly/test_wheel.py builds a release"
+OTHER_FILES = "tests/nightly/commands/test_predict_scenes.py and test_split.py run it on files that they make"
+NNUNET = "tests/integration/volumes/test_nnunet_training.py trains on a folder of nnU-Net's and predicts"
+PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
+SESSION = "tests/nightly/pages/test_tutorials.py runs that page, as it stands"
+CONTAINER = "needs Docker; tests/nightly/test_container.py does the steps of the file"
+FORMS = "tells how commands are written, of others and of ours"
+OWN_NETWORK = "tests/nightly/points/test_documented_programs.py trains it as it stands, from weights that it makes"
+
+NOT_RUN = {
+    "python -m paddlevit_dist train -import=my_network -cfg=minkunet14_synthetic_rooms MODEL.NAME my_network "
+    "-pretrained=theirs.pth -output=./output/mine": OWN_NETWORK,
+    "CUDA_VISIBLE_DEVICES=0,1,2,3 python main_multi_gpu.py -cfg='./configs/vit_base_patch16_224.yaml' "
+    "-dataset='imagenet2012' -batch_size=16 -data_path='/dataset/imagenet' -eval "
+    "-pretrained='./vit_base_patch16_224'": GPU,
+    "python -m paddle.distributed.launch --nnodes 2 --rank 0 --master 10.0.0.1:38700 main_multi_gpu.py "
+    "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
+    "python -m paddle.distributed.launch --nnodes 2 --rank 1 --master 10.0.0.1:38700 main_multi_gpu.py "
+    "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
+    "pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/": DOWNLOAD,
+    "pip install '.[cpu]'": DOWNLOAD,
+    "make site": DOWNLOAD,
+    "make format": "changes files; make lint says whether it would",
+    "make reference": "writes files; tests/nightly/pages/test_reference.py says whether it would",
+    "python main_multi_gpu.py -cfg=./configs/probe_linear.yaml -dataset=folder -data_path=./my_images": DOWNLOAD,
+    "python main_multi_gpu.py -cfg=./configs/probe_knn.yaml -dataset=imagenet2012 "
+    "-data_path=/dataset/imagenet -pretrained=vit_base_patch14_dinov2.lvd142m": DOWNLOAD,
+    "paddlevit-dist train -cfg=vit_digits -ngpus=2 -output=./output/installed": INSTALLED,
+    "paddlevit-dist evaluate -cfg=vit_digits -output=./output/installed -pretrained=./output/installed": INSTALLED,
+    "paddlevit-dist inspect recipes": INSTALLED,
+    "python -m paddlevit_dist": "lists the commands; tests/integration/commands/test_environment.py",
+    "pip install '.[volumes]'": DOWNLOAD,
+    "pip install '.[tensorboard]'": DOWNLOAD,
+    "pip install '.[visualdl]'": DOWNLOAD,
+    "pip install '.[wandb]'": DOWNLOAD,
+    "pip install '.[fast]'": DOWNLOAD,
+    "pip install '.[onnx]'": DOWNLOAD,
+    "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
+    "--models ...": HOURS,
+    "pip install pillow-heif": DOWNLOAD,
+    "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
+    "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,
+    "python -m paddlevit_dist export deit.pth exported/deit -model=deit_small_patch16_224 -image_size=384": DOWNLOAD,
+    "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared "
+    '-pretrained=weights.pth POINTS.COLOR_RANGE "[-0.5, 0.5]" POINTS.VOXEL_FEATURES mean '
+    "DATA.VOXEL_SIZE_M 0.02": DOWNLOAD,
+    "python -m paddlevit_dist export ./output/mine exported/fast -format=onnxruntime -precision=float16": ONNX,
+    "python -m paddlevit_dist export ./output/shapes exported/shapes -format=onnx -input=uint8": ONNX_BOXES,
+    "python -m paddlevit_dist evaluate exported/shapes.onnx -cfg=rtdetr_shapes": ONNX_BOXES,
+    "python main_multi_gpu.py -cfg=./configs/finetune_pictures.yaml -data_path=./my_images "
+    "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k -image_size=336": DOWNLOAD,
+    "python main_multi_gpu.py -cfg=./configs/linear_dinov3_small_ade20k.yaml -data_path=/dataset/ade20k": DOWNLOAD,
+    "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
+    "python main_multi_gpu.py -cfg=./configs/volume_unet3d_phantoms.yaml -dataset=nnunet -data_path=./data -epochs=300 "
+    "VOLUMES.SPACING_MM '[2.5,0.8,0.8]' VOLUMES.CROP_SIZE '[48,128,128]' VOLUMES.NORMALISE '[ct,z_score]' "
+    "VOLUMES.INTENSITY_WINDOW '[-160,240]' VOLUMES.UNET_WIDTH 32 VOLUMES.UNET_DEPTH 5 -output=./output/livers": NNUNET,
+    "python -m paddlevit_dist predict output/livers scans/ --output=livers": NNUNET,
+    "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
+    "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
+    "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,
+    "python -m paddlevit_dist prepare scenes /dataset/scans my_store "
+    "--channels=normal,intensity": "needs scans; tests/integration/points/test_scene_formats.py has all formats",
+    "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=my_store "
+    'POINTS.FEATURES "[rgb, normal]"': "needs scans; tests/integration/points/test_scene_formats.py trains on such",
+    "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=/dataset/city DATA.VOXEL_SIZE_M 0.1 "
+    "POINTS.CROP block POINTS.CROP_SIZE_M 12 POINTS.MAX_POINTS 300000 POINTS.FRAGMENT_SIZE_M 12 "
+    "-output=./output/city": "needs large scenes; tests/unit/points/segmentation/test_fragments.py has its parts",
+    "./run_train_multi.sh -cfg=./configs/mink_classifier_solids.yaml -output=./output/solids": "takes minutes; "
+    "tests/nightly/points/test_recipes.py trains it smaller",
+    "./run_train_multi.sh -cfg=mink_classifier_solids -dataset=modelnet40 "
+    "-data_path=/dataset/modelnet40_normal_resampled SHAPES.FEATURES '[xyz,normals]' SHAPES.VOXEL_SIZE 0.05 SHAPES.UP "
+    "y SHAPES.ROTATION_DEGREES 180 -epochs=100 -output=./output/modelnet40": DOWNLOAD,
+    "python -m paddlevit_dist predict output/solids chair.off scanned_shapes --output=shape_predictions": "needs that "
+    "run; tests/unit/points/shapes/test_task.py predicts files",
+    "python -m paddlevit_dist predict output/rooms my_scan.ply /dataset/scannet/scans_test "
+    "--output=predictions": OTHER_FILES,
+    "python -m paddlevit_dist predict output/heads scan.nii.gz patients/ --output=predictions": OTHER_FILES,
+    "make demo PYTHON=/path/to/python3.11": "names a Python that is not here",
+    "make lint": ITSELF,
+    "make test": ITSELF,
+    "make test-long": ITSELF,
+    "make fuzz": ITSELF,
+    "make accept": HOURS,
+    "make accept-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs a row on a CPU",
+    "make test-gpu-wheel": DOWNLOAD,
+    "make audit": DOWNLOAD,
+    "make dist": RELEASE,
+}
+
+# Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
+IN_TEXT = {
+    "paddlevit-dist doctor -device=npu -cfg=vit_digits": CARD,
+    "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=1 -output=one": CARD,
+    "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=2 -batch_size=16 -output=two": CARD,
+    "paddlevit-dist doctor -cfg=./configs/vit_digits.yaml -ngpus=2 "
+    "-output=./output/four": "tests/nightly/commands/test_doctor.py",
+    "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "
+    "-output=./output/logged": "tests/unit/logging/test_event_logs.py",
+    "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/unit/logging/test_event_logs.py",
+    "paddlevit-dist train -import=my_things -cfg=vit_tiny_patch16_224 -dataset=stripes DATA.STRIPES.WIDTH 4 "
+    "-output=run": "tests/nightly/commands/test_own_code.py",
+    "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": "tests/nightly/commands/test_own_code.py",
+    "paddlevit-dist export run exported/stripes -import=my_things": "tests/nightly/commands/test_own_code.py",
+    "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
+    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/integration/distributed/test_stops.py: the 75",
+    "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": "tests/nightly/distributed/test_selftest.py",
+    "docker build -f docker/Dockerfile -t paddlevit_dist .": CONTAINER,
+    "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu .": CONTAINER,
+    'docker run --rm --shm-size=8g --user "$(id -u):$(id -g)" -v "$PWD:/work" -v paddlevit_dist:/home/anyone '
+    "paddlevit_dist train -cfg=vit_digits -output=run": CONTAINER,
+    "pip config set global.index-url https://pypi.tuna.tsinghua.edu.cn/simple": DOWNLOAD,
+    "pip wheel -w wheels setuptools '.[cpu]'": DOWNLOAD,
+    "pip install --no-index --find-links wheels '.[cpu]'": DOWNLOAD,
+    'python -m venv try && try/bin/pip install "$(echo dist/*.whl)[cpu]" && cd try': RELEASE,
+    "paddlevit-dist train -cfg=vit_digits -epochs=6 -ngpus=1 -seeds=5 -output=output/usual": SEEDS,
+    "paddlevit-dist train -cfg=vit_digits -epochs=6 -ngpus=1 -seeds=5 -output=output/faster TRAIN.BASE_LR 3e-3": SEEDS,
+    "paddlevit-dist compare output/usual output/faster": SEEDS,
+    "paddlevit-dist report output/usual output/faster -output=output/seeds.html": SEEDS,
+    "make bench": HOURS,
+    "make bench-all": HOURS,
+    "make bench-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs it small on a CPU",
+}
+
+# Pages without any command that a reader types: they name some, as what they explain.
+EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
+_SESSIONS = tuple(
+    f"docs/{name}.md"
+    for name in "own_pictures library own_loop own_code machines detection segmentation leaks compare "
+    "evaluate_anything".split()
+)
+
+# Pages whose commands another test runs, or that are about programs of hours.
+NOT_RUN_PAGES = {
+    "docs/finetune.md": PAGE_OF_ITS_OWN,
+    **{page: HOURS for page in PAGES if "benchmarks" in page},
+    **dict.fromkeys(_SESSIONS, SESSION),
+    **dict.fromkeys(("docs/coming_from.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
+}

@@ -1,0 +1,101 @@
+"""The commands on a page, in the order a reader meets them."""
+
+import re
+
+from support.processes import ROOT
+
+# In the order in which the README leads to them; Chinese pages have the commands of the English ones.
+PAGES = [
+    "README.md",
+    "docs/installing.md",
+    "docs/own_pictures.md",
+    "docs/running.md",
+    "docs/images.md",
+    "docs/models.md",
+    "docs/wrong_score.md",
+    "docs/leaks.md",
+    "docs/evaluate_anything.md",
+    "docs/compare.md",
+    "docs/firewall.md",
+    "docs/finetune.md",
+    "docs/detection.md",
+    "docs/segmentation.md",
+    "docs/pointclouds.md",
+    "docs/sparse.md",
+    "docs/instances.md",
+    "docs/volumes.md",
+    "docs/backbones.md",
+    "docs/devices.md",
+    "docs/machines.md",
+    "docs/library.md",
+    "docs/own_loop.md",
+    "docs/own_code.md",
+    "docs/coming_from.md",
+    "docs/exporting.md",
+    "docs/formats.md",
+    "docs/reference/keys.md",
+    "docs/reference/commands.md",
+    "docs/benchmarks.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "benchmarks" / "results").glob("*.md")),
+    "docs/development.md",
+    "CONTRIBUTING.md",
+    "RELEASING.md",
+    "CHANGELOG.md",
+]
+CHINESE = {  # page -> the page that it is in Chinese
+    "README_cn.md": "README.md",
+    **{
+        f"docs/cn/{name}.md": f"docs/{name}.md"
+        for name in "own_pictures finetune pointclouds instances volumes own_loop own_code".split()
+    },
+}
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PROGRAMS = ("tensorboard ", "srun ", "docker ")
+_LANGUAGES = {"", "bash", "python", "sh", "text", "yaml"}  # what is of "sh" is a script, and a tutorial's
+_STARTS = ("make ", "paddlevit-dist ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks_of(page: str) -> list[tuple[str, str]]:
+    """Language and content of each block of code."""
+    return _BLOCK.findall(text_of(page))
+
+
+def anchors_of(page: str) -> set[str]:
+    """What a link can name after ``#``: the headings as GitHub spells them there."""
+    headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", text_of(page)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+def commands_of(page: str) -> list[str]:
+    """The lines of blocks without a language or of shell, with lines that end in a backslash joined, without comments.
+
+    A block of anything else has to say what it is: every line of these must be a command.
+    """
+    commands = []
+    for language, content in _BLOCK.findall(text_of(page)):
+        assert language in _LANGUAGES, f"{page}: a block of '{language}': commands stand in blocks without a language"
+        if language not in ("", "bash"):
+            continue
+        for line in content.replace("\\\n", " ").splitlines():
+            command = " ".join(re.sub(r"\s+# .*$", "", line).split())
+            if command:
+                assert command.startswith(_STARTS), f"{page}: '{command}' is no command; is its block ```text?"
+                commands.append(command)
+    return commands
+
+
+def commands_in_text_of(page: str) -> list[str]:
+    """Commands in blocks of text: first lines before what they print, and lines for other programs."""
+    lines = "\n".join(content.replace("\\\n", " ") for language, content in blocks_of(page) if language == "text")
+    found = (" ".join(re.sub(r"\s+# .*$", "", line).split()) for line in lines.splitlines())
+    return [line for line in found if line.startswith((*_STARTS, *_PROGRAMS))]
+
+
+def inline_commands_of(page: str) -> list[str]:
+    """Commands inside sentences and tables."""
+    outside = _BLOCK.sub("", text_of(page)).replace("\n", " ")
+    return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", outside) if code.startswith(_STARTS)]

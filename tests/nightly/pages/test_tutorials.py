@@ -1,0 +1,229 @@
+"""Tutorials that are whole sessions: their files are written, their commands and programs run, as they stand."""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from support.leaking_images import write_leaking
+from support.processes import ROOT, run_command
+
+from .not_run import NOT_RUN
+from .reading import commands_of, text_of
+from .test_pages import write_command
+
+_FILE_OR_BLOCK = re.compile(
+    r"(?:`([\w./]+\.(?:py|yaml|sh))`[^`\n]*:\n\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
+
+
+class Session:
+    """A folder of a reader's own, with what an installed package would give."""
+
+    def __init__(self, folder: Path, page: str) -> None:
+        self.folder = folder
+        self.programs = []
+        for name, language, content in _FILE_OR_BLOCK.findall(text_of(page)):
+            if name and language != "bash":
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text(content, encoding="utf-8")
+            elif language == "python":
+                self.programs.append(content)
+        self.commands = write_command(folder)
+
+    def type(self, command: str) -> str:
+        path = f"{self.commands}:{Path(sys.executable).parent}:/usr/bin:/bin"
+        ended = run_command(["bash", "-c", command], folder=self.folder, PATH=path)
+        assert ended.code == 0, f"{command}\n{ended.out[-3000:]}\n{ended.err[-3000:]}"
+        assert "Traceback" not in ended.err
+        return ended.out
+
+    def run(self, page: str) -> list:
+        """What each command, then each program without a name, prints."""
+        printed = [self.type(command) for command in commands_of(page) if command not in NOT_RUN]
+        for number, program in enumerate(self.programs):
+            (self.folder / f"program_{number}.py").write_text(program, encoding="utf-8")
+            printed.append(self.type(f"python program_{number}.py"))
+        return printed
+
+
+def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_path):
+    page = "docs/own_loop.md"
+    one, two = (
+        re.findall(r"^epoch \d loss ([\d.]+) top-1 ([\d.]+)", o, re.M) for o in Session(tmp_path, page).run(page)
+    )
+    assert len(one) == len(two) == 3
+    for (loss, top1), (other_loss, other_top1) in zip(one, two):
+        assert float(loss) == pytest.approx(float(other_loss), abs=2e-3)
+        assert float(top1) == pytest.approx(float(other_top1), abs=0.6)  # two images whose scores are close
+    assert (tmp_path / "own_loop.pdparams").is_file()
+    on_page = re.findall(r"^epoch \d loss ([\d.]+)", text_of(page), re.M)
+    assert [float(loss) for loss in on_page] == pytest.approx([float(loss) for loss, _ in one], abs=0.02)
+
+
+def test_the_programs_of_the_library_run_in_their_order(tmp_path):
+    page = "docs/library.md"
+    printed = Session(tmp_path, page).run(page)
+    assert len(printed) == 5
+    trained, model, scores, batch, types = (out.splitlines()[-1] for out in printed)
+    label, score = trained.split()
+    assert label in "0123456789" and 0 < float(score) < 1
+    assert model == "['vit_tiny_patch16_224', 'vit_tiny_patch16_384', 'vit_tiny_patch16_dinov3_qkvb']"
+    value, low, high = map(float, scores.split())
+    assert low < value < high
+    assert batch == "[64, 1, 16, 16] [64] 1437 1" and types.startswith("0.002 swin_base_")
+
+
+def test_from_a_folder_of_images_to_a_table_of_new_ones(tmp_path):
+    page = "docs/own_pictures.md"
+    printed = Session(tmp_path, page).run(page)
+    scores = [float(top1) for out in printed for top1 in re.findall(r"^top-1 ([\d.]+)", out, re.M)]
+    assert scores[0] > 40  # of four classes
+    with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["input"] for row in rows] == [f"new/{index:03d}.png" for index in range(12)]
+    assert {row["class"] for row in rows} <= {"circle", "square", "star", "triangle"}
+    said = [line.split()[:2] for line in printed[-1].splitlines() if line.startswith("new/")]
+    assert said == [[row["input"], row["class"]] for row in rows]  # what Predictor returns is what the command writes
+    assert (tmp_path / "output" / "look" / "data.png").is_file()
+    for page in (tmp_path / "both.html", tmp_path / "output" / "shapes" / "report.html"):
+        assert "<html" in page.read_text(encoding="utf-8")[:500]
+
+
+def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
+    page = "docs/detection.md"
+    printed = Session(tmp_path, page).run(page)
+    scores = [
+        value for out in printed for value in re.findall(r"^AP ([\d.]+) (?:\[[\d., ]+\] )?AP50", out, re.MULTILINE)
+    ]
+    assert len(scores) == 7  # of a training's two parts, evaluated; of shapes, fine-tuned from them, evaluated, as ONNX
+    again = next(out for out in printed if "IoU=0.50:0.95" in out)
+    assert f"{float(scores[2]):.3f}" in again
+    tuned, evaluated, exported = map(float, scores[4:])
+    assert tuned == evaluated == pytest.approx(exported, abs=1e-3)
+    assert re.search(r"^[\d.]+ images/s from pixels to boxes", "\n".join(printed), re.MULTILINE)
+    assert (tmp_path / "exported" / "fast.onnx").is_file() and (tmp_path / "found_fast" / "results.json").is_file()
+    results = json.loads((tmp_path / "found" / "results.json").read_text())
+    assert {entry["category_id"] for entry in results} <= {3, 7} and {entry["image_id"] for entry in results} == {
+        0,
+        1,
+        2,
+    }
+    assert sorted(path.name for path in (tmp_path / "found" / "pictures").iterdir()) == ["0.jpg", "1.jpg", "2.jpg"]
+    with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
+        columns = next(csv.reader(file))
+    assert ",".join(columns) in text_of(page)
+    assert (tmp_path / "exported" / "things.about.yaml").is_file() and (tmp_path / "both.html").is_file()
+    said = next(out for out in printed if "boxes:" in out)
+    shown = re.search(r"^  train 48 .*$", text_of(page), re.MULTILINE)[0]
+    assert shown in said
+
+
+def test_from_a_folder_of_label_maps_to_masks_of_new_images(tmp_path):
+    page = "docs/segmentation.md"
+    printed = Session(tmp_path, page).run(page)
+    lines = [re.findall(r"^mIoU [^\n]*\)", out, re.MULTILINE) for out in printed]
+    *_, trained = lines[3]
+    (scored,), (mirrored,) = lines[4:6]
+    assert trained.startswith(scored) and float(scored.split()[1]) > 0.7  # as the page shows, on another machine
+    shown = re.search(r"^mIoU .*$", text_of(page), re.MULTILINE)[0]
+    assert scored.partition(" (")[2] == shown.partition(" (")[2] and "; also mirrored; " in mirrored
+    assert re.search(r"^labels of train, .*$", text_of(page), re.MULTILINE)[0] in printed[1].splitlines()
+    assert sorted(path.name for path in (tmp_path / "found" / "masks").iterdir()) == ["0.png", "1.png", "2.png"]
+    assert (tmp_path / "found" / "classes.txt").read_text().split() == ["grass", "pond", "path"]
+    with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    said = re.findall(r"^(new/\d\.png) ([\d.]+)$", printed[-1], re.MULTILINE)  # by Predictor
+    assert len(said) == 3 and said == [(row["input"], row["share pond"]) for row in rows]
+    assert (tmp_path / "exported" / "fields.about.yaml").is_file() and (tmp_path / "both.html").is_file()
+
+
+def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_their_rows(tmp_path):
+    page = "docs/evaluate_anything.md"
+    printed = Session(tmp_path, page).run(page)
+    one, two = (out for out in printed if out.count(" of 360\n") == 4)
+    shown = re.search(r"Both print\n\n```text\n(.*?)```", text_of(page), re.DOTALL)[1]
+    assert [line for line in one.splitlines() if " of 360" in line] == shown.splitlines()
+    assert [line for line in two.splitlines() if " of 360" in line] == shown.splitlines()
+    assert printed[-1].count("Interval(value=") == 5
+    trained, difference, last = next(out for out in printed if "after the export" in out).splitlines()[-3:]
+    assert trained.startswith("trained weights: top-1 ") and last.endswith("(Paddle's inference model on cpu)")
+    assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; ")
+    lines = set(text_of(page).splitlines())
+    scored = [out.splitlines() for out in printed if "% intervals: bootstrap over" in out or "maxDets" in out]
+    assert [own[0].split()[0] for own in scored] == ["360", "40", "40", "24", "24"]
+    assert set(scored[0][:8]) < lines and set(scored[2][:10]) < lines  # of classes and masks, as the page shows them
+    assert scored[1][2].endswith(" = 1.000")  # AP50: boxes are moved by a fiftieth
+    assert scored[3][1].startswith("mIoU 0.89") and scored[4][1].startswith("mre_mm 1.9599 [")
+    compared = next(out for out in printed if out.startswith("output/digits: val, "))
+    assert "output/theirs: val, results logits.csv\n" in compared and re.search(r"^fixed \d+ ", compared, re.MULTILINE)
+    heading, *rows = (tmp_path / "samples.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert heading in text_of(page).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
+    assert any(f"a row for each of {len(rows)} images: samples.csv\n" in out for out in printed)
+    (held_out,) = re.findall(r"^note: 20 images of val.* gone;", text_of(page), re.MULTILINE)
+    assert any(held_out in out for out in printed)
+
+
+def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
+    page = "docs/leaks.md"
+    write_leaking(tmp_path / "images")
+    printed = Session(tmp_path, page).run(page)
+    (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
+    assert found in text_of(page).splitlines()
+    said = re.escape("(without 9 of 15 that stand in training)")
+    assert re.search(
+        rf"^without leaks: top-1 [\d.]+ \[[\d., ]+\] loss [\d.]+ {said}\ntop-1 ", printed[-1], re.MULTILINE
+    )
+    assert (tmp_path / "output" / "look" / "leaks.png").is_file()
+
+
+def test_two_trainings_are_compared_and_the_page_shows_what_they_print(tmp_path):
+    page = "docs/compare.md"
+    printed = Session(tmp_path, page).run(page)
+    shown, several = printed[2], printed[4]
+    fixed, broken = (int(re.search(rf"^{kind} (\d+) ", shown, re.MULTILINE)[1]) for kind in ("fixed", "broken"))
+    (found,) = json.loads((tmp_path / "output" / "compared.json").read_text())["comparisons"]
+    assert [len(found["fixed"]), len(found["broken"])] == [fixed, broken] and found["finding"] == "better"
+    assert f"{100 * (fixed - broken) / 360:+.2f} [" in shown
+    assert found["difference"]["value"] == pytest.approx(8.89, abs=4)  # as the page shows, on another machine
+    lines = text_of(page).splitlines()
+    for line in shown.splitlines()[:2]:
+        assert line in lines
+    assert re.search(r"^output/again .* 1 +1 +no difference$", several, re.MULTILINE)
+    for file in ("compared.html", "eight/compared.html"):
+        written = (tmp_path / "output" / file).read_text(encoding="utf-8")
+        assert f"{fixed} samples are fixed" in written
+        assert written.count("<img ") == min(fixed, 12) + min(broken, 12)
+    assert '<a href="eight/compared.html">' in (tmp_path / "output" / "both.html").read_text(encoding="utf-8")
+
+
+def test_two_nodes_of_the_loopback_address_train(tmp_path):
+    for name in ("configs", "main_multi_gpu.py"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    Session(tmp_path, "docs/machines.md").run("docs/machines.md")
+    events = (tmp_path / "output" / "nodes" / "metrics.jsonl").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "output" / "nodes" / "run.json").read_text(encoding="utf-8"))["processes"] == 2
+    assert '"kind": "evaluation"' in events
+
+
+def test_code_of_ones_own_trains_and_evaluates(tmp_path):
+    page = "docs/own_code.md"
+    assert {"counting.py", "counting.yaml"} <= {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page))}
+    printed = Session(tmp_path, page).run(page)
+    errors = [float(value) for out in printed for value in re.findall(r"^mean error ([\d.]+)", out, re.MULTILINE)]
+    assert len(errors) >= 2 and errors[-1] < 1.0  # guessing the mean number of dots is wrong by 2.5
+
+
+def test_every_file_that_a_tutorial_runs_is_on_its_page():
+    for page in (
+        "docs/own_pictures.md",
+        "docs/own_loop.md",
+        "docs/own_code.md",
+        "docs/machines.md",
+        "docs/evaluate_anything.md",
+    ):
+        named = {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page)) if name}
+        run = {word for command in commands_of(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}
+        assert run and {word for word in run if not (ROOT / word).exists()} <= named

@@ -1,0 +1,15 @@
+"""Each recipe for point clouds trains on two processes."""
+
+import pytest
+from support.scene_recipes import RECIPES, require_two_updates, train_each
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recipes")
+    return folder, train_each(RECIPES, folder)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_two_updates_on_two_processes(recipe, trained):
+    require_two_updates(recipe, *trained)

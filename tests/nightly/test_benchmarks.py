@@ -1,0 +1,302 @@
+"""Benchmarks read the clock when the device is done, name the device, and stop where they would measure another one."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import paddle
+import pytest
+from support.processes import ROOT, run_command
+
+BENCHMARKS = ROOT / "benchmarks"
+SMALL = "--recipe vit_digits --image_size 28 --classes 10 --batch 4 --updates 2 --rounds 1 --workers 1".split()
+OPTIONS = {
+    "classifies": True,
+    "batch": 4,
+    "image_size": 28,
+    "workers": 0,
+    "classes": 10,
+    "updates": 2,
+    "keys": [],
+    "tf32": True,
+}
+
+
+@pytest.fixture(autouse=True)
+def of_benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def test_a_small_run_on_a_cpu_measures_what_there_is_and_says_what_there_is_not(tmp_path):
+    peer = tmp_path / "python"
+    peer.write_text("#!/bin/sh\necho no timm here >&2\nexit 1\n")
+    peer.chmod(0o755)
+    program = BENCHMARKS / "gpu_throughput.py"
+    ended = run_command([sys.executable, str(program), "--peer-python", str(peer), *SMALL])
+    assert ended.code == 1 and "timm stops: no timm here" in ended.out, ended.out + ended.err
+    assert "left out, as this device has none: O1 float16, O1 bfloat16, O2 float16, memory of a GPU" in ended.out
+    for kind in ("plain", "trainer", "recipe"):
+        assert f"{kind}: device CPU, framework paddle {paddle.__version__}, cuda none" in ended.out
+    result = json.loads(ended.out.splitlines()[-1].removeprefix("RESULT "))
+    assert list(result) == ["1x float32 trainer/plain", "1x float32 recipe/trainer"]
+    assert all(value > 0 for value in result.values())
+
+
+def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsys):
+    import gpu_throughput as program
+
+    cells = {
+        "plain": program.Cell([1.0, 3.0], 1000),
+        "trainer": program.Cell([2.0, 3.0], 1060),
+        "timm": program.Cell([0.97, 2.85], 900),
+    }
+    found = program.ratios_of(cells)
+    assert found["trainer/plain"] == (pytest.approx((0.75, 0.5, 1.0)), 0.98)
+    assert found["trainer/timm"] == (pytest.approx((0.7175, 0.485, 0.95)), 1.0)
+    assert found["memory trainer/plain"][0].median == 1.06
+    cells["plain"] = cells["plain"]._replace(profile={"busy_ms": 34.04, "waits": 5.0})
+    cells["recipe"] = program.Cell([], None, "out of memory")
+    program.show("a column", cells, 6, found)
+    said = capsys.readouterr().out
+    assert "plain    4.0 [2.0, 6.0]" in said and "recipe stops: out of memory" in said
+    assert "34.0" in next(line for line in said.splitlines() if "plain    4.0" in line)
+    assert "trainer/timm 0.72 [0.48, 0.95], goal >= 1.0: missed" in said
+    assert "memory trainer/plain 1.06 [1.06, 1.06], goal <= 1.05: missed" in said
+    assert [program.counts_of(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+
+
+def test_a_gpu_is_busy_while_one_of_its_streams_is_and_calls_that_wait_are_counted():
+    from gpu_profile import busy_and_waits
+
+    def node(children: Any = (), **calls: Any) -> Any:
+        runtime = [
+            SimpleNamespace(name=name, device_node=[SimpleNamespace(start_ns=a, end_ns=b) for a, b in spans])
+            for name, spans in calls.items()
+        ]
+        return SimpleNamespace(children_node=list(children), runtime_node=runtime)
+
+    inner = node(cudaLaunchKernel=[(10, 30), (20, 25)], cudaStreamSynchronize_v3020=[])
+    trees = {1: node([inner], cudaMemcpyAsync=[(28, 40)]), 2: node(cudaMemcpy=[(50, 55)], cudaLaunchKernel=[(35, 38)])}
+    assert busy_and_waits(trees) == {"busy_seconds": pytest.approx(35e-9), "waits": 2}
+
+
+def test_every_precision_is_one_of_the_command_line():
+    import gpu_throughput_worker as worker
+
+    from paddlevit_dist import settings
+
+    options = {**OPTIONS, "recipe": str(ROOT / "configs" / "vit_digits.yaml"), "keys": ["TRAIN.GRAD_CLIP", "3.0"]}
+    seen = {}
+    for name in worker.PRECISIONS:
+        values = settings.load(worker.words_of(options, name, True)).values
+        assert values.TRAIN.GRAD_CLIP == 3.0
+        seen[name] = f"{values.AMP_LEVEL} {values.AMP_DTYPE}" if values.AMP else "float32"
+    assert all(name == told for name, told in seen.items())
+
+
+# ---- clocks --------------------------------------------------------------------------------------------------------
+
+
+class Done(Exception):
+    """Enough updates have been made."""
+
+
+class Asks:
+    """In place of the parent of a contender: asks for two turns of two updates."""
+
+    def __init__(self) -> None:
+        self.answers: list[dict[str, Any]] = []
+
+    def recv(self) -> int:
+        if len(self.answers) == 2:
+            raise Done
+        return 2
+
+    def send(self, answer: dict[str, Any]) -> None:
+        self.answers.append(answer)
+
+
+def contender(kind: str, tmp_path: Path, name: str = "vit_digits", **others: Any) -> None:
+    """Let a contender of ``gpu_throughput`` work in this process, on the recipe of that name."""
+    import gpu_throughput_worker as worker
+
+    from paddlevit_dist import settings
+
+    parent = Asks()
+    turns = worker.Turns.__new__(worker.Turns)
+    turns._parent, turns._left, turns._started = parent, 0, 0.0
+    recipe = str(ROOT / "configs" / f"{name}.yaml")
+    options = {**OPTIONS, "recipe": recipe, **others}
+    values = settings.load([*worker.words_of(options, "float32", False), f"-output={tmp_path}"]).values
+    with pytest.raises(Done):
+        (worker.plain_loop if kind == worker.PLAIN else worker.trainer_loop)(values, lambda: turns, False)
+    assert [answer["peak_bytes"] for answer in parent.answers] == [None, None]
+    assert all(answer["seconds"] > 0 for answer in parent.answers)
+
+
+def overhead(monkeypatch: Any, tmp_path: Path) -> None:
+    import framework_overhead
+
+    turns = framework_overhead.Turns(block_updates=1)
+    layer = paddle.nn.Linear(2, 2)
+
+    def bare() -> Any:
+        while True:
+            layer(paddle.ones([1, 2]))
+            yield
+
+    turns.bare_steps = bare()
+    for _ in range(5):
+        turns.before_engine_step()
+        layer(paddle.ones([1, 2]))
+    assert len(turns.seconds["engine"]) == len(turns.seconds["bare"]) == 4
+
+
+def recomputation(monkeypatch: Any, tmp_path: Path) -> None:
+    import recomputation as program
+
+    monkeypatch.setattr(program, "BATCHES", {"vit_tiny_patch16_224": 1})
+    monkeypatch.setattr(program, "STEPS", 1)
+    program.work("vit_tiny_patch16_224", program.KEPT)
+
+
+def compiled(monkeypatch: Any, tmp_path: Path) -> None:
+    import compiled as program
+
+    from paddlevit_dist.engine import precision
+
+    monkeypatch.setattr(program, "BATCH", 1)
+    monkeypatch.setattr(precision, "compile_passes", lambda model: None)
+    for training in (True, False):
+        for step in program.contenders(training).values():
+            assert step() > 0
+
+
+OF_SHAPES = {"name": "detr_shapes", "classifies": False, "batch": 2, "keys": "DATA.SHAPES.TRAIN 8".split()}
+ON_GPUS = {
+    "gpu_throughput, plain": lambda monkeypatch, tmp_path: contender("plain", tmp_path),
+    "gpu_throughput, trainer": lambda monkeypatch, tmp_path: contender("trainer", tmp_path),
+    "gpu_throughput, plain, shapes": lambda monkeypatch, tmp_path: contender("plain", tmp_path, **OF_SHAPES),
+    "gpu_throughput, trainer, shapes": lambda monkeypatch, tmp_path: contender("trainer", tmp_path, **OF_SHAPES),
+    "framework_overhead": overhead,
+    "recomputation": recomputation,
+    "compiled": compiled,
+}
+
+
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_what_may_run_on_a_gpu_reads_no_clock_while_the_device_works(monkeypatch, tmp_path, name):
+    """A device is played that works from the first call of a layer until somebody waits for it."""
+    import clock
+
+    works, waits, early = [False], [], []
+    call, read = paddle.nn.Layer.__call__, time.perf_counter
+
+    def called(self: Any, *arguments: Any, **options: Any) -> Any:
+        works[0] = True
+        return call(self, *arguments, **options)
+
+    def synchronised() -> None:
+        waits.append(works[0])
+        works[0] = False
+
+    def looked() -> float:
+        caller = Path(sys._getframe(1).f_code.co_filename)
+        if works[0] and caller.parent == BENCHMARKS:
+            early.append(caller.name)
+        return read()
+
+    run: Callable[..., Any] = ON_GPUS[name]
+    monkeypatch.setattr(paddle.nn.Layer, "__call__", called)
+    monkeypatch.setattr(clock, "synchronise", synchronised)
+    monkeypatch.setattr(time, "perf_counter", looked)
+    run(monkeypatch, tmp_path)
+    assert early == [] and any(waits)
+
+
+def framework(name: str, waits: list[str], **others: Any) -> Any:
+    """A stand-in for a framework with a GPU."""
+    cuda = SimpleNamespace(
+        synchronize=lambda: waits.append(name),
+        max_memory_allocated=lambda: 5,
+        get_device_name=lambda: f"GPU of {name}",
+        is_available=lambda: True,
+    )
+    return SimpleNamespace(__name__=name, __version__="9", cuda=cuda, version=SimpleNamespace(cuda="12"), **others)
+
+
+def test_the_clock_waits_for_the_gpu_of_the_framework_that_is_loaded(monkeypatch):
+    import clock
+
+    waits: list[str] = []
+    clock.now()
+    assert clock.peak_bytes() is None and clock.device_facts()["device"] == "CPU"
+    theirs = framework("torch", waits)
+    ours = framework("paddle", waits, is_compiled_with_cuda=lambda: True, get_device=lambda: "gpu:0")
+    ours.device, ours.version.cuda = SimpleNamespace(cuda=ours.cuda), lambda: "11.8"
+    monkeypatch.setitem(sys.modules, "torch", theirs)
+    monkeypatch.setitem(sys.modules, "paddle", ours)
+    clock.now()
+    assert clock.peak_bytes() == 5
+    assert clock.device_facts() == {"device": "GPU of paddle", "framework": "paddle 9", "cuda": "11.8"}
+    monkeypatch.delitem(sys.modules, "paddle")
+    clock.now()
+    assert clock.device_facts() == {"device": "GPU of torch", "framework": "torch 9", "cuda": "12"}
+    assert waits == ["paddle", "torch"]
+
+
+def test_what_measures_processors_stops_where_paddle_would_use_a_gpu(monkeypatch, capsys):
+    import rounds
+
+    from paddlevit_dist.launch import devices
+
+    monkeypatch.setattr(devices, "count_gpus", lambda: 1)
+    with pytest.raises(SystemExit, match="^this measures processors; hide the GPUs: CUDA_VISIBLE_DEVICES= python "):
+        rounds.print_machine()
+    rounds.print_machine(cpu_only=False)
+    assert "CPU only" not in capsys.readouterr().out
+    monkeypatch.undo()
+    rounds.print_machine()
+    assert capsys.readouterr().out.endswith("; CPU only\n")
+
+
+# ---- make accept-gpu -----------------------------------------------------------------------------------------------
+
+
+def test_a_row_of_what_has_to_work_runs_on_a_cpu_and_others_say_what_they_need():
+    words = [sys.executable, str(ROOT / "tests" / "acceptance_gpu.py"), "--on_cpu", "evaluation", "O2"]
+    ended = run_command(words)
+    assert ended.code == 0, ended.out + ended.err
+    lines = ended.out.splitlines()[-3:]
+    assert [line.split()[0] for line in lines] == ["amp", "amp", "evaluation"]
+    assert all(line.endswith("not run      needs a GPU") for line in lines[:2])
+    assert " reached " in lines[2] and "losses differ by 0.0e+00" in lines[2]
+
+
+def test_a_row_that_fails_or_overruns_stops_no_other_and_is_in_the_exit_code(monkeypatch, capsys):
+    import acceptance_gpu
+
+    results = {"first": (False, "exit code 2: error: no such file"), "second": (True, "all is well")}
+    rows = {name: acceptance_gpu.Row("works", 1.0, lambda place: "") for name in results}
+    monkeypatch.setattr(acceptance_gpu, "ROWS", rows)
+    monkeypatch.setattr(acceptance_gpu, "in_a_process", lambda name, limit_seconds, on_cpu: results[name])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert acceptance_gpu.main(["--on_cpu"]) == 1
+    first, second = capsys.readouterr().out.splitlines()[-2:]
+    assert "NOT REACHED  exit code 2: error: no such file" in first and "reached      all is well" in second
+    monkeypatch.undo()
+    reached, said = acceptance_gpu.in_a_process("evaluation", 0.1, on_cpu=True)
+    assert not reached and said == "took longer than 0.1 s"
+
+
+def test_every_network_of_the_zoo_has_a_row():
+    import acceptance_gpu
+
+    from paddlevit_dist.models import list_models
+
+    assert all(name.startswith(acceptance_gpu.FAMILIES) for name in list_models())
+    assert {f"zoo {name}" for name in acceptance_gpu.FAMILIES} <= set(acceptance_gpu.ROWS)

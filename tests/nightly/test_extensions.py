@@ -1,0 +1,27 @@
+"""Each extension, and each subject but classification, is a folder that can be deleted: what it adds is unknown then,
+and everything else is as before."""
+
+import json
+
+import pytest
+from support.copies_without import SUBJECTS, UNKNOWN, in_a_copy_without
+
+from paddlevit_dist.extension import FOLDERS
+
+
+@pytest.mark.parametrize("extension", FOLDERS)
+def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, extension):
+    ended = in_a_copy_without(extension, tmp_path)
+    assert ended.code == 0, ended.err
+    events = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [event["update"] for event in events if event["kind"] == "training"] == [2]
+    assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
+    assert (tmp_path / "run/report.html").is_file() == (extension != "report")
+    for words, said in UNKNOWN[extension].items():
+        assert f"{words}: {said}" in ended.out
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_no_subject_needs_another_to_be_deleted_too(tmp_path, subject):
+    ended = in_a_copy_without(subject, tmp_path, words=[])
+    assert ended.code == 0, ended.err

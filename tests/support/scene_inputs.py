@@ -1,0 +1,20 @@
+"""Files of scenes as a prediction opens them."""
+
+from paddlevit_dist import settings
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
+from paddlevit_dist.points.data.scene import CENTRED
+from paddlevit_dist.points.inputs import InputScenes, find_scenes
+from paddlevit_dist.tasks.prediction import TrainedMeta
+
+SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.4"]
+
+
+def inputs_of(*paths, coordinates=CENTRED, needs_colours=True):
+    scenes, unreadable = find_scenes([str(path) for path in paths])
+    return InputScenes(scenes, coordinates, needs_colours, CLASS_NAMES), unreadable
+
+
+def recalled(task_class, arguments):
+    task = task_class(settings.load([*arguments, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
+    task.set_up_from(TrainedMeta(20, CLASS_NAMES, {"coordinates": CENTRED}))
+    return task

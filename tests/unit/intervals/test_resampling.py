@@ -1,0 +1,258 @@
+"""Intervals cover what they say, and depend on the table of samples alone."""
+
+import math
+
+import numpy as np
+import pytest
+from support.drawn_samples import OF_LABELS, drawn_confusions, drawn_labels, shares_that_cover
+
+from paddlevit_dist.intervals import (
+    Classified,
+    Rated,
+    bootstrap,
+    join,
+    means,
+    paired_difference,
+    rough_note,
+    weighted_sums,
+    wilson,
+)
+from paddlevit_dist.tasks.truth import samples_of_classes
+
+
+@pytest.mark.parametrize("draw, truths", [(drawn_labels, OF_LABELS), (drawn_confusions, {"mIoU": 0.8 / 1.2})])
+def test_an_interval_covers_the_truth_nearly_always(draw, truths):
+    """Of 60 intervals that cover in 95 % of cases, 52 to 60 do in 99 % of such tests; 500 of each kind at night."""
+    shares = shares_that_cover(draw, truths, 95, sets=60)
+    assert all(52 / 60 <= share <= 1 for share in shares.values()), shares
+
+
+@pytest.mark.parametrize("share, number", [(0.9, 200), (0.98, 360), (0.99, 200), (0.99, 1000)])
+def test_wilson_s_ends_are_where_the_normal_test_is_at_its_limit_and_they_cover(share, number):
+    counts = np.arange(number + 1)
+    found = [wilson(100 * count / number, number, 95) for count in counts]
+    ends = np.array([interval[1:] for interval in found]) / 100
+    for count, low, high in zip(counts, *ends.T):
+        assert 0 <= low <= count / number <= high <= 1 and high > low
+        for end in (low, high):
+            if 0 < end < 1:  # the equation that defines them
+                assert abs(count / number - end) == pytest.approx(
+                    1.959964 * (end * (1 - end) / number) ** 0.5, abs=1e-6
+                )
+    assert (np.diff(ends, axis=0) > 0).all()  # one more that is right moves both: never backwards
+    chance = np.array(
+        [math.comb(number, int(count)) * share**count * (1 - share) ** (number - count) for count in counts]
+    )
+    assert 0.93 <= chance[(ends[:, 0] <= share) & (share <= ends[:, 1])].sum() <= 0.99
+
+
+def test_a_rate_s_interval_is_wilson_s_also_where_all_are_right():
+    labels, places = np.arange(200) % 4, np.zeros(200, int)
+    classified = Classified(labels, places, 4)
+    found = bootstrap(Rated(classified, classified.rates()), 200)
+    assert found["top-1"] == wilson(100.0, 200, 95) and found["top-1"].ends(2) == "[98.12, 100.00]"
+    assert found["recall 3"] == wilson(100.0, 50, 95)
+
+
+def test_things_of_one_sample_that_agree_count_as_one():
+    right = np.repeat(np.random.default_rng(0).random(100) < 0.8, 19).reshape(100, 19)
+    values = means({"share": 100.0 * right.mean(axis=1)})
+    found = bootstrap(Rated(values, {"share": right.size}), 100)["share"]
+    alone = wilson(100.0 * right.mean(), 100, 95)
+    assert found.low == pytest.approx(alone.low, abs=1.0) and found.high == pytest.approx(alone.high, abs=1.0)
+
+
+VIDEOS, FRAMES = 50, 20
+
+
+def drawn_videos(generator):
+    """Frames of videos of which each is easy or hard, and errors of theirs that agree as much; the share of all
+    frames that are right is 80 %."""
+    easy = generator.beta(0.8, 0.2, VIDEOS)
+    labels, of_video = np.zeros(VIDEOS * FRAMES, int), np.repeat(np.arange(VIDEOS), FRAMES)
+    classified = Classified(labels, (generator.random(VIDEOS * FRAMES) >= easy[of_video]).astype(int), 1)
+    errors = means(
+        {"error": np.repeat(generator.normal(5.0, 1.0, VIDEOS), FRAMES) + generator.normal(0, 1, len(labels))}
+    )
+    recompute = Rated(lambda weights: {**classified(weights), **errors(weights)}, classified.rates())
+    return recompute, len(labels), of_video
+
+
+def test_intervals_cover_where_frames_of_a_video_are_alike_only_if_videos_are_drawn():
+    generator, sets = np.random.default_rng(7), 100
+    hits = {(name, by): 0 for name in ("top-1", "error") for by in ("frames", "videos")}
+    for _ in range(sets):
+        recompute, number, of_video = drawn_videos(generator)
+        for by, groups in (("frames", None), ("videos", of_video)):
+            found = bootstrap(recompute, number, resamples=200, groups=groups)
+            for name, truth in (("top-1", 80.0), ("error", 5.0)):
+                hits[name, by] += found[name].low <= truth <= found[name].high
+    shares = {what: number / sets for what, number in hits.items()}
+    assert all(0.89 <= shares[name, "videos"] <= 0.99 for name in ("top-1", "error")), shares
+    assert all(shares[name, "frames"] < 0.55 for name in ("top-1", "error")), shares
+
+
+def test_groups_of_equal_size_are_drawn_as_samples_with_their_means():
+    generator = np.random.default_rng(3)
+    numbers, order = generator.gamma(2.0, 1.0, (40, 6)), generator.permutation(240)
+    groups = np.repeat(np.arange(40), 6)[order]
+    first = list(dict.fromkeys(groups.tolist()))  # groups are numbered as they come
+    found = bootstrap(means({"mean": numbers.ravel()[order]}), 240, groups=[f"video {one}" for one in groups])
+    assert found["mean"] == pytest.approx(bootstrap(means({"mean": numbers.mean(axis=1)[first]}), 40)["mean"])
+
+
+def test_a_group_of_its_own_for_each_sample_changes_no_bit():
+    recompute, number = drawn_labels(np.random.default_rng(4))
+    alone = np.random.default_rng(5).permutation(number)
+    assert bootstrap(recompute, number, groups=alone) == bootstrap(recompute, number)
+
+
+def test_a_rate_whose_draws_are_all_alike_is_of_as_many_as_there_are_groups():
+    """All of one class are in one video, or right in each."""
+    labels, of_video = np.repeat([0, 1, 1, 1, 1], 20), np.repeat(np.arange(5), 20)
+    places = (np.arange(100) < 4).astype(int)  # 16 of 20 of class 0
+    classified = Classified(labels, places, 2)
+    found = bootstrap(Rated(classified, classified.rates()), 100, groups=of_video)
+    assert found["recall 0"] == wilson(80.0, 1, 95) and found["recall 1"] == wilson(100.0, 4, 95)
+
+
+def test_the_difference_of_paired_shares_is_newcombe_s():
+    """The example of his paper, and coverage where nearly all are right."""
+    first = np.repeat([True, False, True, False], [36, 12, 2, 0])
+    second = np.repeat([True, True, False, False], [36, 12, 2, 0])
+    found = paired_difference(first, second, 95)
+    assert [found.low, found.high] == pytest.approx([5.69, 34.04], abs=0.006) and found.value == pytest.approx(20.0)
+    alike = paired_difference(np.ones(200, bool), np.ones(200, bool), 95)
+    assert alike.low == -alike.high == pytest.approx(-1.8845, abs=1e-4)
+    generator, hits = np.random.default_rng(2), 0
+    for kinds in generator.choice(4, (2000, 200), p=[0.975, 0.015, 0.005, 0.005]):
+        interval = paired_difference((kinds == 0) | (kinds == 2), kinds < 2, 95)
+        hits += interval.low <= 1.0 <= interval.high
+    assert 0.93 <= hits / 2000 <= 1.0
+
+
+def test_ends_stay_inside_what_a_score_can_be():
+    """With an error among few samples of a class, moving the quantiles by the bias went above 100."""
+    generator = np.random.default_rng(4)
+    for _ in range(60):
+        labels = generator.choice(5, 60, p=[0.5, 0.3, 0.1, 0.06, 0.04])
+        found = bootstrap(Classified(labels, (generator.random(60) < 0.03).astype(int), 5), 60, resamples=200)
+        assert all(0 <= low <= value <= high <= 100 for value, low, high in found.values())
+
+
+def test_an_interval_of_a_mean_is_that_of_the_normal_distribution():
+    numbers = np.random.default_rng(0).normal(10.0, 2.0, 5000)
+    interval = bootstrap(means({"mean": numbers}), 5000, resamples=4000)["mean"]
+    half = 1.96 * numbers.std() / np.sqrt(5000)
+    assert interval.value == pytest.approx(numbers.mean())
+    assert [interval.low, interval.high] == pytest.approx([numbers.mean() - half, numbers.mean() + half], abs=half / 15)
+
+
+def test_how_many_draws_are_made_at_a_time_changes_nothing(monkeypatch):
+    numbers = np.random.default_rng(0).normal(size=(300, 1))
+    seen = {}
+    for most in (300, 7 * 300 + 5, 1 << 22):
+        monkeypatch.setattr("paddlevit_dist.intervals.resampling._MOST_WEIGHTS", most)
+        parts = []
+
+        def recompute(weights, parts=parts):
+            parts.append(weights.copy())
+            return {"sum": weighted_sums(weights, numbers)[:, 0]}
+
+        seen[most] = bootstrap(recompute, 300, resamples=50), np.concatenate(parts)
+    (first, weights), *others = seen.values()
+    assert all(found == first and (other == weights).all() for found, other in others)
+    assert weights.shape == (51, 300) and (weights[0] == 1).all() and (weights.sum(axis=1) == 300).all()
+
+
+def test_a_biased_score_is_moved_back_and_an_unbiased_one_is_not():
+    numbers = np.random.default_rng(0).random(60)
+
+    def largest(weights):
+        return {"max": np.where(weights > 0, numbers, 0.0).max(axis=1), "mean": weights @ numbers / 60}
+
+    found = bootstrap(largest, 60)
+    shifted = found["max"]  # no draw is above the value: the upper draws alone are like it
+    assert numbers.max() == shifted.value == shifted.high and shifted.low >= np.sort(numbers)[-4]
+    assert found["mean"].low < found["mean"].value < found["mean"].high
+
+
+def test_values_that_are_not_defined_are_left_out():
+    found = bootstrap(Classified(np.array([0, 0, 2]), np.array([0, 1, 0]), 4, ["a", "b", "c", "d"]), 3)
+    assert set(found) == {"top-1", "balanced accuracy", "recall a", "recall c"}
+    assert found["balanced accuracy"].value == 75.0 and found["recall c"] == wilson(100.0, 1, 95)
+
+
+def test_what_makes_an_interval_rough_is_one_line():
+    def note(labels, places, names="ab"):
+        classified = Classified(np.array(labels), np.array(places), len(names), list(names))
+        found = bootstrap(Rated(classified, classified.rates()), len(labels), resamples=100)
+        of_class = samples_of_classes("classes", {"labels": classified.labels}, list(names))
+        return rough_note(len(labels), "image", found, classified.rates(), of_class, ["top-1", "balanced accuracy"])
+
+    assert note([0, 1] * 50, [0, 0, 0, 1, 1] * 20) is None  # 40 wrong
+    few = note([0, 1] * 10, [0, 0, 1, 1] * 5)
+    assert few == "the interval is rough: 20 images (below 30): it covers less than it says"
+    assert "rough: 4 wrong (below 10): it" in note([0, 1] * 50, [1] * 4 + [0] * 96)
+    assert "rough: 3 right (below 10): it" in note([0, 1] * 50, [0] * 3 + [1] * 97)
+    rare = note([0] * 80 + [1] * 3 + [2] * 9 + [4] * 8, [0, 1] * 50, "abcdef")
+    assert rare == "the interval is rough: b, c, e in fewer than 10 images: it covers less than it says"
+    alike = note([0, 1] * 50, [0] * 100)
+    assert alike.endswith("; no interval of balanced accuracy: every draw gives the same") and "0 wrong" in alike
+    assert rough_note(5, "image", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted
+
+
+def test_an_interval_without_width_is_none_in_files():
+    found = bootstrap(means({"same": np.full(40, 0.3), "other": np.arange(40.0)}), 40)
+    assert found["same"].plain() == {"value": 0.3} and set(found["other"].plain()) == {"value", "low", "high"}
+
+
+def test_how_many_samples_have_a_class_is_counted_for_each_kind():
+    statistics = np.zeros((5, 3, 2), int)
+    statistics[:2, 1, 0] = 7
+    statistics[4, 2, 1] = 3  # taken for it
+    assert samples_of_classes("confusions", {"statistics": statistics}, ["a", "b"]) == {"a": 2, "b": 0}
+    boxes = {
+        "ids": np.array([30, 10, 20]),
+        "image_ids": np.array([10, 20, 30]),
+        "totals": np.zeros((2, 4)),
+        "annotated": np.array([[0, 1, 5, 0, 5, 0], [2, 1, 1, 1, 0, 0]]),
+    }
+    assert samples_of_classes("boxes", boxes, ["a", "b"]) == {"a": 0, "b": 2}
+    sums = np.zeros((4, 2, 7))
+    sums[:3, 1, 0] = 1
+    assert samples_of_classes("landmarks", {"sums": sums}, ["a", "b"]) == {"a": 0, "b": 3}
+    assert samples_of_classes("of somebody", {}, ["a"]) == {}
+
+
+def test_joined_tables_are_ordered_and_padding_counts_once():
+    parts = [
+        ([4, 0, 1], [np.array([40, 0, 10]), np.eye(5)[[4, 0, 1]]]),
+        ([2, 3, 0], [np.array([20, 30, 0]), np.eye(5)[[2, 3, 0]]]),
+    ]
+    numbers, rows = join(parts)
+    assert numbers.tolist() == [0, 10, 20, 30, 40] and (rows == np.eye(5)).all()
+    assert all((one == other).all() for one, other in zip(join(parts[::-1]), (numbers, rows)))
+    with pytest.raises(ValueError, match="2 rows for 3 samples"):
+        join([([0, 1, 2], [np.zeros(2)])])
+
+
+def test_a_thousand_classes_are_counted_as_one_by_one():
+    generator = np.random.default_rng(3)
+    labels, places = generator.integers(0, 7, 90), generator.integers(0, 9, 90)
+    weights = generator.integers(0, 4, (6, 90)).astype(float)
+    found = Classified(labels, places, 8, top=(1, 5))(weights)
+    for draw, counts in enumerate(weights.astype(int)):
+        of, at = np.repeat(labels, counts), np.repeat(places, counts)
+        recalls = [100 * (at[of == label] == 0).mean() for label in range(7)]
+        assert found["top-1"][draw] == pytest.approx(100 * (at == 0).mean())
+        assert found["top-5"][draw] == pytest.approx(100 * (at < 5).mean())
+        assert [found[f"recall {label}"][draw] for label in range(7)] == pytest.approx(recalls)
+        assert found["balanced accuracy"][draw] == pytest.approx(np.mean(recalls))
+    assert np.isnan(found["recall 7"]).all()
+
+
+def test_shares_of_classified_samples_have_wilsons_interval_without_being_told_so():
+    classified = Classified(np.arange(20) % 2, np.zeros(20, np.int64), 2)
+    found = bootstrap(classified, 20, resamples=10)
+    assert found["top-1"] == wilson(100.0, 20, 95) and found["recall 1"] == wilson(100.0, 10, 95)

@@ -1,0 +1,180 @@
+"""What is found of data sets, what is kept of them, and what commands make of it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.leaking_images import scene, write_leaking
+from support.runs import IMAGES
+
+from paddlevit_dist.commands import inspect_data
+from paddlevit_dist.images.data.image_dataset import ImageDataset
+from paddlevit_dist.leakage import fingerprints, search, telling
+from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.data.scenes import SceneDataset
+from paddlevit_dist.points.shapes.solids import SyntheticSolids
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes.dataset import VolumeDataset
+from paddlevit_dist.volumes.segmentation.dataset import SegmentedVolumes
+from paddlevit_dist.volumes.store import Decoded
+
+
+class Files(ImageDataset):
+    """Image files in the order of their names."""
+
+    def __init__(self, folder: Path) -> None:
+        from paddlevit_dist.images.data.reading import Reading
+
+        self.paths = sorted(map(str, folder.rglob("*.*")))
+        self.reading = Reading()
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def describe(self, index: int) -> str:
+        return self.paths[index]
+
+
+class Rooms(SceneDataset):
+    def __init__(self, seeds, order) -> None:
+        self.seeds, self.order = seeds, order
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def read(self, index: int) -> Scene:
+        generator = np.random.default_rng(self.seeds[index])
+        points = generator.normal(size=(50, 3)).astype(np.float32), generator.integers(0, 256, (50, 3), np.uint8)
+        xyz, rgb = (part[:: self.order] for part in points)
+        return Scene(xyz, rgb, np.zeros(50, np.int16), np.zeros(50, np.int16), f"room {index}")
+
+
+class Scans(VolumeDataset):
+    def __init__(self, seeds) -> None:
+        self.seeds = seeds
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def read(self, index: int):
+        array = np.random.default_rng(self.seeds[index]).integers(-1000, 2000, (4, 5, 6)).astype(np.int16)
+        return Decoded(array, None, (0.0, 1.0)), np.zeros((1, 3))
+
+
+def test_each_copy_is_found_with_its_partner_and_kind(tmp_path):
+    told = write_leaking(tmp_path)
+    val, train = Files(tmp_path / "val"), Files(tmp_path / "train")
+    found = search.find(val, train, None)
+    assert {val.describe(pair.val) for pair in found.pairs} == set(told)
+    for pair in found.pairs:
+        path = Path(val.describe(pair.val))
+        assert int(path.stem.partition("_")[2]) == int(Path(train.describe(pair.train)).stem)
+        assert pair.kind == (told[str(path)] if told[str(path)].startswith("same") else "near duplicate")
+    assert found.looked == found.totals == (15, 20) and found.unreadable == 0
+
+
+def test_small_and_plain_images_are_compared_pixel_by_pixel(tmp_path):
+    generator = np.random.default_rng(0)
+    for folder in ("val", "train"):
+        (tmp_path / folder).mkdir()
+    pixels = generator.integers(0, 256, (16, 16, 3), np.uint8)
+    plain = np.full((80, 80, 3), 90, np.uint8)
+    nearly = pixels.copy()
+    nearly[0, 0, 0] ^= 1
+    for split, name, image in (
+        ("val", "a.png", pixels), ("train", "b.bmp", pixels), ("val", "c.png", plain), ("train", "d.bmp", plain),
+        ("val", "e.png", nearly), ("train", "f.png", plain + 1),
+    ):  # fmt: skip
+        Image.fromarray(image).save(tmp_path / split / name)
+    found = search.find(Files(tmp_path / "val"), Files(tmp_path / "train"), None)
+    assert [(pair.val, pair.train, pair.kind) for pair in found.pairs] == [
+        (0, 0, "same content"),
+        (1, 1, "same content"),
+    ]
+
+
+def test_an_image_that_cannot_be_read_is_counted(tmp_path):
+    write_leaking(tmp_path, train=9, val=0)
+    (tmp_path / "val" / "a" / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    found = search.find(Files(tmp_path / "val"), Files(tmp_path / "train"), None)
+    assert found.unreadable == 1 and len(found.pairs) == 9
+    assert "1 cannot be read" in found.summary("val", "pictures")
+
+
+def test_scenes_are_equal_whatever_the_order_of_their_points():
+    found = search.find(Rooms([1, 2, 3], 1), Rooms([5, 3, 1, 1], -1), None)
+    assert [(pair.val, pair.train, pair.kind) for pair in found.pairs] == [
+        (0, 2, "same content"),
+        (2, 1, "same content"),
+    ]
+
+
+def test_volumes_are_equal_by_their_values():
+    found = search.find(Scans([1, 2]), Scans([7, 2]), None)
+    assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]
+
+
+class LabelledScans(SegmentedVolumes):
+    __init__, __len__ = Scans.__init__, Scans.__len__
+
+    def read(self, index: int):
+        return [Scans.read(self, index)[0]] * 2, None
+
+
+def test_volumes_with_label_maps_and_shapes_are_compared_too():
+    found = search.find(LabelledScans([1, 2]), LabelledScans([7, 2]), None)
+    assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]
+    assert not search.find(SyntheticSolids(9, "val"), SyntheticSolids(9, "train"), None).pairs
+    assert len(search.find(SyntheticSolids(9, "val"), SyntheticSolids(9, "val"), None).pairs) == 9
+
+
+def test_what_holds_something_else_is_refused():
+    with pytest.raises(UserError, match="holds neither images nor scenes nor volumes"):
+        search.find([1], [2], None)
+
+
+def test_a_second_look_reads_no_image_again_unless_it_has_changed(tmp_path, monkeypatch):
+    write_leaking(tmp_path / "data")
+    train = Files(tmp_path / "data" / "train")
+    first = fingerprints.fingerprints(train, "train", 1, tmp_path)
+    looked = []
+    plain = fingerprints._look
+    monkeypatch.setattr(fingerprints, "_look", lambda *given: looked.append(given) or plain(*given))
+    second = fingerprints.fingerprints(train, "train", 1, tmp_path)
+    assert not looked and all(np.array_equal(a, b) for a, b in zip(first, second))
+    scene(np.random.default_rng(9)).save(train.describe(3))
+    third = fingerprints.fingerprints(train, "train", 1, tmp_path)
+    assert looked and third.hashes[3] != first.hashes[3]
+
+
+def test_an_interrupted_look_goes_on_where_it_was(tmp_path, monkeypatch):
+    write_leaking(tmp_path / "data")
+    train = Files(tmp_path / "data" / "train")
+    plain, looked = fingerprints.in_threads, []
+
+    def interrupted(*arguments):
+        for number, row in enumerate(plain(*arguments)):
+            if number == 7:
+                raise KeyboardInterrupt
+            yield row
+
+    monkeypatch.setattr(fingerprints, "in_threads", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fingerprints.fingerprints(train, "train", 1, tmp_path)
+    monkeypatch.setattr(fingerprints, "in_threads", lambda *given: looked.extend(given[2]) or plain(*given))
+    found = fingerprints.fingerprints(train, "train", 1, tmp_path)
+    assert looked == list(range(7, 20)) and found.num_read == 20
+
+
+def test_inspect_data_looks_for_some_seconds_and_says_how_far_it_came(tmp_path, monkeypatch, capsys):
+    leaking = tmp_path / "leaking"
+    write_leaking(leaking, train=24, val=7)
+    monkeypatch.setattr(telling, "SECONDS", 0.0)
+    words = [*IMAGES, f"-data_path={leaking}", f"-output={tmp_path}", "DATA.CACHE_FOLDER", str(tmp_path / "cache")]
+    inspect_data.run(words)
+    *_, found, further = capsys.readouterr().out.splitlines()
+    assert found.endswith("compared: 0 of 16 of val with 0 of 24 of train")
+    assert further == "inspect leaks, with the same flags, compares all of them"
+    telling.run(words)
+    assert "leaks: 9 of 16 images of val stand in train (1 same file" in capsys.readouterr().out

@@ -1,0 +1,207 @@
+"""Scene files and stores of them: exact contents, and every kind of damage reported in one line."""
+
+import pickle
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from support.small_scenes import same, scene_of
+
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
+from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.data.scene_store import HEADER_BYTES, read_header, read_scene, scene_file, write_scene
+from paddlevit_dist.points.data.scenes import ScanNet, Scenes
+from paddlevit_dist.runtime.errors import UserError
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store of three training scenes and one to validate, and a folder for its index."""
+    root = tmp_path / "store"
+    (root / "scenes").mkdir(parents=True)
+    (tmp_path / "cache").mkdir()
+    for number, name in enumerate("abcd"):
+        write_scene(root / "scenes" / f"{name}.scene", scene_of(seed=number, name=name))
+    (root / "classes.txt").write_text("wall\nfloor\nother thing\nbed\nbox\n")
+    (root / "train.txt").write_text("a\nb\nc\n")
+    (root / "val.txt").write_text("d\n")
+    return root
+
+
+def opened(store, split="train", kind=Scenes):
+    return kind(str(store), split, store.parent / "cache")
+
+
+@pytest.mark.parametrize("points", (1, 2, 3, 1001))
+def test_a_scene_comes_back_as_it_was_in_18_bytes_a_point(tmp_path, points):
+    path, scene = tmp_path / "a.scene", scene_of(points)
+    written = write_scene(path, scene, key=bytes(range(32)))
+    assert same(read_scene(path, "room"), scene) and read_scene(path, "room").name == "room"
+    assert path.stat().st_size == 128 + 18 * points
+    header = read_header(path)
+    assert header == written and header.key == bytes(range(32))
+    assert header.num_points == points and header.num_labelled == (scene.semantic >= 0).sum()
+    assert header.num_instances == scene.instance.max() + 1 or scene.instance.max() < 0
+    assert header.low == tuple(scene.xyz.min(axis=0).tolist()) and header.high == tuple(scene.xyz.max(axis=0).tolist())
+    assert header.highest_class == max(int(scene.semantic.max()), -1)
+
+
+def test_many_classes_take_two_bytes_and_no_labels_take_none(tmp_path):
+    path = tmp_path / "a.scene"
+    scene = scene_of(classes=300)
+    write_scene(path, scene)
+    assert same(read_scene(path, "room"), scene) and path.stat().st_size == 128 + 19 * 1000
+    write_scene(path, scene, labelled=False)
+    bare = read_scene(path, "room")
+    assert np.array_equal(bare.xyz, scene.xyz) and np.array_equal(bare.rgb, scene.rgb)
+    assert set(bare.semantic) == set(bare.instance) == {-100} and path.stat().st_size == 128 + 15 * 1000
+    assert read_header(path).highest_class == -1
+
+
+def test_the_layout_is_the_documented_one(tmp_path):
+    path, scene = tmp_path / "a.scene", scene_of(7)
+    write_scene(path, scene)
+    content = path.read_bytes()
+    assert content[:8] == b"pdscene\0" and struct.unpack_from("<II", content, 8) == (2, 1)
+    assert struct.unpack_from("<Q", content, 16) == (7,)
+    assert content[128 : 128 + 84] == scene.xyz.tobytes()
+    assert content[212:226] == scene.instance.tobytes()
+    assert content[226:233] == scene.semantic.astype(np.int8).tobytes()
+    assert content[233:] == scene.rgb.tobytes()
+    assert struct.unpack_from("<I", content, 124)[0] == zlib.crc32(content[:124])
+
+
+def test_points_are_views_of_the_file(tmp_path):
+    path = tmp_path / "a.scene"
+    write_scene(path, scene_of())
+    scene = read_scene(path, "room")
+    assert not any(array.flags.owndata or array.flags.writeable for array in (scene.xyz, scene.rgb, scene.instance))
+    path.unlink()
+    assert np.isfinite(scene.xyz).all()  # the file lives on while it is mapped
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    path = tmp_path / "a.scene"
+    write_scene(path, scene_of(40))
+    content = path.read_bytes()
+    for position in [*range(HEADER_BYTES), *range(HEADER_BYTES, len(content), 37), len(content) - 1]:
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"a\.scene is .*delete it and prepare the data again") as error:
+            read_scene(path, "room")
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("length", (0, 5, 8, 100, 127, 128, 500, 847))
+def test_a_scene_that_is_cut_off_is_told(tmp_path, length):
+    path = tmp_path / "a.scene"
+    write_scene(path, scene_of(40))
+    path.write_bytes(path.read_bytes()[:length])
+    for read in (read_header, lambda path: read_scene(path, "room")):
+        with pytest.raises(UserError, match=r"a\.scene is (cut off|not a prepared scene)"):
+            read(path)
+    if length >= 128:
+        with pytest.raises(UserError, match=f"cut off: expected 848 bytes, found {length}"):
+            read_header(path)
+
+
+def test_another_version_another_file_and_no_file_are_told(tmp_path):
+    path = tmp_path / "a.scene"
+    write_scene(path, scene_of(40))
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<I", content, 8, 0)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="is of version 0, this program reads versions 2 and 3; delete it"):
+        read_header(path)
+    path.write_bytes(b"something else" * 20)
+    with pytest.raises(UserError, match="is not a prepared scene"):
+        read_header(path)
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        read_scene(tmp_path / "b.scene", "b")
+
+
+def test_what_cannot_be_a_scene_is_not_written(tmp_path):
+    path = tmp_path / "a.scene"
+    scene = scene_of(9)
+    points = scene.xyz.copy()
+    points[4, 2] = np.nan
+    wide = scene.instance.astype(np.int64)
+    wide[3] = 40_000
+    cases = {
+        "has no points": Scene(*(array[:0] for array in scene[:4]), "room"),
+        "point 4 has a coordinate that is not a finite number": scene._replace(xyz=points),
+        "point 0 has class -7, which is out of range": scene._replace(semantic=np.full(9, -7, np.int16)),
+        "point 3 has instance 40000, which is out of range": scene._replace(instance=wide),
+    }
+    for message, bad in cases.items():
+        with pytest.raises(UserError, match=message):
+            write_scene(path, bad)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_read_by_split(store):
+    train, val = opened(store), opened(store, "val")
+    assert len(train) == 3 and len(val) == 1 and train.num_classes == 5
+    assert train.class_names == ["wall", "floor", "other thing", "bed", "box"]
+    for number, name in enumerate("abc"):
+        assert same(train.read(number), scene_of(seed=number)) and train.read(number).name == name
+        assert train.describe(number) == scene_file(store, name)
+    assert same(val.read(0), scene_of(seed=3))
+
+
+def test_a_loader_process_is_sent_little_and_checks_again(store):
+    train = opened(store)
+    train.read(0)
+    stored = pickle.dumps(train)
+    assert len(stored) <= 1000
+    copy = pickle.loads(stored)
+    assert same(copy.read(1), train.read(1)) and len(copy) == 3
+    path = store / "scenes" / "a.scene"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="damaged"):
+        copy.read(0)
+
+
+def test_a_changed_list_is_read_anew(store):
+    assert len(opened(store)) == 3
+    (store / "train.txt").write_text("b\n\n a \n")
+    assert [opened(store).read(number).name for number in range(2)] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    (
+        (lambda root: (root / "val.txt").unlink(), r"val\.txt is missing, .* has train; write it"),
+        (lambda root: (root / "val.txt").write_text("\n"), r"val\.txt names no scene"),
+        (lambda root: (root / "val.txt").write_text("d\na\nd\n"), "names scene d twice"),
+        (lambda root: (root / "val.txt").write_text("d\ne\n"), r"e\.scene cannot be read"),
+        (lambda root: (root / "classes.txt").unlink(), r"has no classes\.txt"),
+        (lambda root: (root / "classes.txt").write_text("one\ntwo\n"), r"d\.scene has class 4, but .* names 2"),
+    ),
+)
+def test_a_store_with_a_part_missing_is_told(store, change, message):
+    change(store)
+    with pytest.raises(UserError, match=message) as error:
+        opened(store, "val")
+    assert "\n" not in str(error.value)
+
+
+def test_a_path_that_is_no_store_is_told(tmp_path):
+    with pytest.raises(UserError, match="dataset scenes needs -data_path"):
+        Scenes(None, "train", tmp_path)
+    with pytest.raises(UserError, match="is not a folder"):
+        Scenes(str(tmp_path / "nothing"), "train", tmp_path)
+
+
+def test_scannet_wants_its_classes_and_tells_raw_data(store, tmp_path):
+    with pytest.raises(UserError, match="does not name ScanNet's 20 classes; take -dataset=scenes"):
+        opened(store, kind=ScanNet)
+    (store / "classes.txt").write_text("".join(f"{name}\n" for name in CLASS_NAMES))
+    assert opened(store, kind=ScanNet).num_classes == 20
+    (tmp_path / "raw" / "scans" / "scene0000_00").mkdir(parents=True)
+    with pytest.raises(UserError, match="holds ScanNet's raw files; prepare them once with .* prepare scannet"):
+        ScanNet(str(tmp_path / "raw"), "train", tmp_path)

@@ -1,0 +1,57 @@
+"""PointGroup's crop, labels without gaps and instance information, reproduced with its random numbers."""
+
+import numpy as np
+import pytest
+from support.golden import arrays, description
+
+from paddlevit_dist.points.instances.input import crop, instance_table, without_gaps
+
+ABOUT = description("pointgroup_data")
+GOLDEN = arrays("pointgroup_data")
+RELABELLED = sorted(name[8:-3] for name in GOLDEN if name.startswith("relabel_") and name.endswith("_in"))
+
+
+class ConfigView:
+    """Hands out stored numbers in place of random ones."""
+
+    def __init__(self, rows):
+        self.rows = list(rows)
+
+    def random(self, size):
+        assert size == 3
+        return self.rows.pop(0).astype(np.float64)
+
+
+@pytest.mark.parametrize("case", ["crop", "nocrop"])
+def test_golden_crop(case):
+    uniform = ConfigView(GOLDEN[f"{case}_uniform"])
+    given = GOLDEN["crop_input"].astype(np.float64)
+    moved, kept = crop(given, int(GOLDEN[f"{case}_max_npoint"]), ABOUT["full_scale"][1], uniform)
+    assert not uniform.rows
+    assert np.array_equal(kept, GOLDEN[f"{case}_valid"].astype(bool))
+    np.testing.assert_allclose(moved[kept], GOLDEN[f"{case}_xyz"], atol=1e-4)
+    np.testing.assert_allclose((moved - given)[0], GOLDEN[f"{case}_offset"], atol=1e-4)
+    if case == "crop":
+        assert np.count_nonzero(kept) == ABOUT["crop_kept"]
+
+
+@pytest.mark.parametrize("case", RELABELLED)
+def test_golden_labels_without_gaps(case):
+    assert len(RELABELLED) == 9
+    kept = GOLDEN[f"relabel_{case}_in"][GOLDEN[f"relabel_{case}_valid"].astype(bool)]
+    assert np.array_equal(without_gaps(kept), GOLDEN[f"relabel_{case}_out"])
+
+
+@pytest.mark.parametrize("case", ["room", "cropped"])
+def test_golden_instance_information(case):
+    xyz, labels = GOLDEN["room_xyz"], GOLDEN["room_instance_label"]
+    if case == "cropped":
+        xyz, labels = xyz[GOLDEN["crop_valid"].astype(bool)], GOLDEN["relabel_room_out"]
+    table = instance_table(xyz, labels)
+    info = table.of_points(labels)
+    assert info.dtype == np.float32 and info.shape == (len(xyz), 9)
+    expected = np.full((len(xyz), 9), -100.0)
+    expected[labels >= 0] = GOLDEN[f"info_{case}_table"][labels[labels >= 0]]
+    np.testing.assert_allclose(info, expected, atol=1e-5)
+    assert np.array_equal(table.sizes, GOLDEN[f"info_{case}_pointnum"])
+    assert len(table.sizes) == int(GOLDEN[f"info_{case}_num"])

@@ -1,0 +1,254 @@
+"""PointGroup as a whole: published weights, grouping of perfect predictions, training steps, evaluation, files."""
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+from support.small_scenes import tensors
+
+from paddlevit_dist import settings
+from paddlevit_dist.inference.evaluation import SavedPredictions
+from paddlevit_dist.points.data.ply import read_vertices
+from paddlevit_dist.points.data.rooms import SyntheticRooms
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
+from paddlevit_dist.points.instances.grouping import proposal_ious
+from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.points.instances.pointgroup import Grouping, group
+from paddlevit_dist.points.instances.proposals import select_predictions
+from paddlevit_dist.points.instances.task import InstanceSegmentation
+from paddlevit_dist.points.sparse import Plan, SparseTensor
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import EvaluationStep, Step
+
+SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms", "DATA.VOXEL_SIZE_M", "0.1"]
+SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.08"]
+SMALL += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.16"]
+EVERY_CLASS = np.ones(20, bool)
+THINGS = np.array([name not in ("wall", "floor") for name in CLASS_NAMES])
+
+
+def task_of(*arguments: str) -> InstanceSegmentation:
+    return InstanceSegmentation(settings.load([*SMALL, *arguments]).values)
+
+
+def model_and_batch(task: InstanceSegmentation, split: str, indices=(0, 1)) -> tuple:
+    samples = task.build_dataset(split, None)
+    paddle.seed(0)
+    model = task.build_model()
+    return model, tensors(task.collate([samples.sample(i, np.random.default_rng(i)) for i in indices]))
+
+
+def true_output(scene, noise_m: float):
+    """What a network that knows a scene says of its points: logits and offsets, these with some noise."""
+    semantic = scene.semantic.astype(int)
+    logits = np.eye(20, dtype=np.float32)[np.where(semantic >= 0, semantic, 0)]
+    offsets = np.random.default_rng(0).normal(0.0, noise_m, scene.xyz.shape).astype(np.float32)
+    for number in range(int(scene.instance.max()) + 1):
+        members = scene.instance == number
+        offsets[members] += scene.xyz[members].mean(axis=0) - scene.xyz[members]
+    return paddle.to_tensor(logits), paddle.to_tensor(offsets)
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_perfect_predictions_are_grouped_to_the_true_instances(index):
+    scene = SyntheticRooms(None, "train", None, num_train=3, spacing_m=0.05).read(index)
+    logits, offsets = true_output(scene, noise_m=0.02)
+    scenes = np.zeros(len(scene.xyz), int)
+    grouping = Grouping(scene.xyz, scenes, THINGS, 0.1, 50, 14, 50.0, np.zeros(3))
+    clusters = group(logits, offsets, grouping)
+    sizes = np.bincount(scene.instance[scene.instance >= 0])
+    ious = proposal_ious(clusters, scene.instance, sizes)
+    assert (ious.max(axis=0)[sizes >= 100] > 0.95).all()
+    classes = logits.numpy().argmax(axis=1)
+    predictions = select_predictions(clusters, ious.max(axis=1), classes, 0.09, 100, 0.3)
+    metrics = InstanceMetrics(list(CLASS_NAMES), np.flatnonzero(THINGS))
+    metrics.update_instances(scene.semantic, scene.instance, predictions)
+    values = metrics.compute(metrics.state)
+    assert values["AP"] > 0.95 and values["AP50"] == 1.0
+
+
+def test_stuff_is_not_grouped_and_scenes_are_not_joined():
+    xyz = np.random.default_rng(0).random((400, 3)).astype(np.float32) * 0.1
+    logits = np.zeros((400, 20), np.float32)
+    logits[:200, 5] = logits[200:, 1] = 1.0
+    offsets = paddle.zeros([400, 3])
+    scenes = np.arange(400) % 2
+    for is_thing, expected in ((EVERY_CLASS, 8), (THINGS, 4)):  # classes x scenes x both sets of positions
+        clusters = group(
+            paddle.to_tensor(logits), offsets, Grouping(xyz, scenes, is_thing, 0.2, 50, 14, 50.0, np.zeros(3))
+        )
+        assert clusters.number == expected
+        assert np.bincount(clusters.cluster_of).tolist() == expected * [100]
+    assert clusters.points.max() < 200
+
+
+def test_a_training_step_reaches_every_parameter():
+    task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "2")
+    model, batch = model_and_batch(task, "train")
+    terms = task.train_step(model, batch, Step(1, 0, 10))
+    assert terms["score"].count.item() > 1
+    assert {name: term.weight for name, term in terms.items()} == {
+        "semantic": 1.0,
+        "offset": 1.0,
+        "direction": 1.0,
+        "accuracy": 0.0,
+        "score": 1.0,
+    }
+    paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
+    for name, parameter in model.named_parameters():
+        if not parameter.stop_gradient:
+            assert parameter.grad is not None and np.isfinite(parameter.grad.numpy()).all(), name
+    assert abs(model.score_linear.weight.grad.numpy()).max() > 0
+    assert abs(model.score_unet.conv[2].weight.grad.numpy()).max() > 0
+
+
+def test_frozen_parts_get_no_gradient_with_and_without_clusters():
+    parts = "[unet,score_unet,score_outputlayer,score_linear]"
+    for prepare_epochs in ("0", "1"):
+        task = task_of("POINTS.INSTANCES.FROZEN", parts, "POINTS.INSTANCES.PREPARE_EPOCHS", prepare_epochs)
+        model, batch = model_and_batch(task, "train", (0,))
+        terms = task.train_step(model, batch, Step(1, 0, 10))
+        paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
+        for name, parameter in model.named_parameters():
+            is_trained = name.startswith(("input_conv.", "output_layer.", "linear.", "offset")) and "_mean" not in name
+            assert (parameter.grad is not None) == (is_trained and "_variance" not in name), name
+
+
+def test_the_score_of_a_cluster_depends_on_its_own_points():
+    task = task_of("POINTS.INSTANCES.CLUSTER_POINTS", "5")
+    model, batch = model_and_batch(task, "val")
+    model.eval()
+    xyz, sizes = batch["xyz"].numpy(), np.diff(batch["offsets"].numpy())
+    scenes = np.repeat(np.arange(2), sizes)
+    found = []
+    for smallest in (5, None):
+        smallest = smallest or int(np.diff(found[0].clusters.offsets).max())  # only the largest is left
+        grouping = Grouping(xyz, scenes, THINGS, 0.16, smallest, 14, 50.0, np.full(3, 0.5))
+        voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
+        found.append(model(voxels, batch["inverse"], lambda grouping=grouping: grouping))
+    scores = []
+    for output in found:
+        clusters = output.clusters
+        number = int(np.argmax(np.diff(clusters.offsets)))
+        members = clusters.points[clusters.offsets[number] : clusters.offsets[number + 1]]
+        scores.append((members.tolist(), output.scores.numpy()[number]))
+    assert found[0].clusters.number > found[1].clusters.number and scores[0][0] == scores[1][0]
+    np.testing.assert_allclose(scores[1][1], scores[0][1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("what", ["instances", "labels"])
+def test_training_goes_on_without_instances_or_labels(what):
+    task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "0")
+    model, batch = model_and_batch(task, "train", (0,))
+    batch["instance_labels"] = paddle.full_like(batch["instance_labels"], -100)
+    batch["instance_centres"] = paddle.full_like(batch["instance_centres"], -100.0)
+    if what == "labels":
+        batch["labels"] = paddle.full_like(batch["labels"], -100)
+    terms = task.train_step(model, batch, Step(1, 0, 10))
+    assert terms["offset"].sum.item() == terms["direction"].sum.item() == 0.0
+    assert (terms["semantic"].sum.item() == 0.0) == (what == "labels")
+    paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
+    assert np.isfinite(model.input_conv[0].weight.grad.numpy()).all()
+    assert (
+        task.counts({"labels": batch["labels"].numpy(), "instance_labels": batch["instance_labels"].numpy()})["offset"]
+        == 0
+    )
+
+
+class Oracle(paddle.nn.Layer):
+    """Stands in for a trained network: what it says of a batch is what it was told."""
+
+    def __init__(self, logits, offsets):
+        super().__init__()
+        self.logits, self.offsets = logits, offsets
+
+    def forward(self, voxels, inverse, grouping):
+        from paddlevit_dist.points.instances.pointgroup import PointGroupOutput
+
+        clusters = group(self.logits, self.offsets, grouping())
+        sizes = np.diff(clusters.offsets).astype(np.float32)
+        return PointGroupOutput(self.logits, self.offsets, clusters, paddle.to_tensor(sizes / sizes.max()))
+
+
+def test_an_evaluation_writes_what_is_predicted(tmp_path):
+    task = task_of("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
+    _, batch = model_and_batch(task, "val")
+    dataset = SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08)
+    rooms = [dataset.read(i) for i in range(2)]
+    outputs = [true_output(room, 0.02) for room in rooms]
+    oracle = Oracle(*(paddle.concat(part) for part in zip(*outputs)))
+    metrics = task.build_metrics()
+    writer = SavedPredictions(task.prediction_writer(tmp_path, task.samples_of(dataset, False)), tmp_path, range(2))
+    task.eval_step(oracle, batch, EvaluationStep(metrics, writer))
+    assert metrics.compute(metrics.state)["AP50"] > 0.9
+    assert "predicted_masks" in writer.finish()[0]
+    for room in rooms:
+        lines = (tmp_path / f"{room.name}.txt").read_text().splitlines()
+        assert len(lines) > 3
+        for line in lines:
+            file, number, confidence = line.split()
+            mask = np.array((tmp_path / file).read_bytes().split()) == b"1"
+            own = room.semantic[mask]
+            assert len(mask) == len(room.xyz) and mask.sum() >= 100
+            assert NYU40_NUMBERS[own[0]] == int(number) and 0.5 < float(confidence) <= 1.0
+        truth, predicted = (read_vertices(tmp_path / f"{room.name}_{kind}.ply") for kind in ("truth", "prediction"))
+        for vertices in (truth, predicted):
+            assert np.array_equal(np.stack([vertices[axis] for axis in "xyz"], axis=1), room.xyz)
+        same = np.mean([truth["red"] == predicted["red"], truth["green"] == predicted["green"]])
+        assert same > 0.95  # a prediction has the colour of the instance that it found
+        image = np.asarray(Image.open(tmp_path / f"{room.name}.png"))
+        assert image.shape[2] == 3 and len(np.unique(image.reshape(-1, 3) @ np.array([1 << 16, 1 << 8, 1]))) > 5
+
+
+def test_a_prediction_is_the_classes_and_instances_of_each_scene():
+    task = task_of()
+    _, batch = model_and_batch(task, "val")
+    rooms = [SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08).read(i) for i in range(2)]
+    oracle = Oracle(*(paddle.concat(part) for part in zip(*(true_output(room, 0.02) for room in rooms))))
+    batch.update({name: paddle.full_like(batch[name], -100) for name in ("labels", "instance_labels")})
+    for room, (classes, predictions) in zip(rooms, task.predict_step(oracle, batch)):
+        known = room.semantic >= 0
+        assert len(classes) == len(room.xyz) and np.array_equal(classes[known], room.semantic[known])
+        confidences = [prediction.confidence for prediction in predictions]
+        assert len(predictions) > 3 and confidences == sorted(confidences, reverse=True)
+        for prediction in predictions:
+            assert (room.semantic[prediction.points] == prediction.class_number).all()
+
+
+def test_images_show_the_instances_of_a_batch():
+    task = task_of()
+    samples = task.build_dataset("train", None)
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in (0, 2)])
+    drawn = task.images(samples, batch, 1) + task.evaluation_images(samples, [0, 2])
+    for image, caption in drawn:
+        assert image.dtype == np.uint8 and image.shape == drawn[0][0].shape and "instances" in caption
+    room = samples.dataset.read(2)
+    number = len(np.unique(room.instance[room.instance >= 0]))
+    assert drawn[1][1] == drawn[3][1] == f"{len(room.xyz):,} points, {number} instances"
+    colours = {tuple(colour) for colour in drawn[3][0][:, :240].reshape(-1, 3).tolist()}
+    assert number / 2 < len(colours) - 2 <= number  # beside white and grey; a few are hidden
+
+
+def test_before_clusters_are_formed_an_evaluation_has_none():
+    task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "2")
+    model, batch = model_and_batch(task, "val", (0,))
+    model.eval()
+    formed = []
+
+    def watched(voxels, inverse, grouping):
+        formed.append(grouping is not None)
+        return model(voxels, inverse, grouping)
+
+    for epoch in (2, 3, None):  # None: nothing is trained
+        metrics = task.build_metrics()
+        with paddle.no_grad():
+            task.eval_step(watched, batch, EvaluationStep(metrics, epoch=epoch))
+        assert metrics.compute(metrics.state)["points"] > 0
+    assert formed == [False, True, True]
+
+
+def test_what_cannot_be_trained_is_refused_in_one_line():
+    with pytest.raises(UserError, match="FOREGROUND_IOU"):
+        task_of("POINTS.INSTANCES.BACKGROUND_IOU", "0.8")
+    with pytest.raises(UserError, match="STUFF"):
+        task_of("POINTS.INSTANCES.STUFF", f"[{','.join(CLASS_NAMES)}]").build_dataset("train", None)

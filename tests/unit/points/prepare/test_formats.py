@@ -1,0 +1,258 @@
+"""Scenes of other programs and data sets: every format prepared, read back point by point, trained on and evaluated."""
+
+import numpy as np
+import pytest
+from support.other_scenes import PCD_HEADER, las, lzf, pcd, pointcept, s3dis, semantic_kitti
+from support.prepared_scenes import prepared
+from support.raw_scenes import write_labelled_ply
+
+from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
+from paddlevit_dist.points.prepare.formats import FORMATS, format_in
+from paddlevit_dist.points.prepare.las import read_las, write_classified
+from paddlevit_dist.points.prepare.pcd import read_pcd
+from paddlevit_dist.points.prepare.tables import read_table
+from paddlevit_dist.runtime.errors import UserError
+
+
+def test_predictions_for_semantic_kitti_have_its_own_numbers(tmp_path):
+    semantic_kitti(tmp_path)
+    source = tmp_path / "sequences" / "08" / "velodyne" / "000001.bin"
+    name = kitti_reader.prediction_name(str(source))
+    assert name == "sequences/08/predictions/000001.label"
+    kitti_reader.write_labels(tmp_path / "out" / name, np.arange(19))
+    inverse = [10, 11, 15, 18, 20, 30, 31, 32, 40, 44, 48, 49, 50, 51, 70, 71, 72, 80, 81]  # its learning_map_inv
+    assert np.fromfile(tmp_path / "out" / name, "<u4").tolist() == inverse
+    kitti_reader.write_labels(tmp_path / "b.label", np.arange(19), np.arange(19) - 3)
+    of_none = (0, 1, 2)
+    expected = [number + ((place - 2 << 16) if place not in of_none else 0) for place, number in enumerate(inverse)]
+    assert np.fromfile(tmp_path / "b.label", "<u4").tolist() == expected
+
+
+def surveyed(path, point_format, version):
+    """A scan with what a survey adds: a reference system, records of its own, scaled fields, several values in one."""
+    import laspy
+
+    las(path, point_format=point_format, version=version)
+    scan, noise = laspy.read(str(path)), np.random.default_rng(1)
+    scan.header.scales, scan.header.system_identifier = np.array([0.01, 0.001, 0.0001]), "scanner"
+    scan.vlrs.append(laspy.vlrs.VLR("LASF_Projection", 2112, "reference", b'PROJCS["UTM"]\0'))
+    scan.add_extra_dim(laspy.ExtraBytesParams("height", np.int16, scales=np.array([0.1]), offsets=np.array([3.0])))
+    scan.add_extra_dim(laspy.ExtraBytesParams("eigen", "3f4"))
+    for name in scan.points.array.dtype.names:  # every bit of every field
+        values = scan.points.array[name]
+        scan.points.array[name] = (
+            noise.normal(size=values.shape) if values.dtype.kind == "f" else noise.integers(0, 127, values.shape)
+        )
+    if version == "1.4":
+        scan.evlrs = laspy.vlrs.vlrlist.VLRList([laspy.vlrs.VLR("surveyor", 9, "long", b"x" * 100)])
+    scan.write(str(path))
+    return laspy.read(str(path))
+
+
+def records(found):
+    return [(record.user_id, record.record_id, record.record_data_bytes()) for record in found or ()]
+
+
+@pytest.mark.parametrize("suffix, point_format, version", ((".las", 3, "1.2"), (".laz", 7, "1.4"), (".las", 8, "1.4")))
+@pytest.mark.parametrize("largest", (31, 255, 300))
+def test_a_copy_of_a_laser_scan_has_the_classes_and_all_else_bit_by_bit(
+    tmp_path, suffix, point_format, version, largest
+):
+    import laspy
+
+    before = surveyed(tmp_path / f"a{suffix}", point_format, version)
+    classes, instances = np.arange(90) * largest // 89, np.arange(90) % 4 * 40_000 - 100
+    write_classified(str(tmp_path / f"a{suffix}"), tmp_path / f"b{suffix}", classes, instances)
+    after = laspy.read(str(tmp_path / f"b{suffix}"))
+    fits = largest <= (31 if point_format < 6 else 255)
+    changed = "classification" if fits else "prediction"
+    assert np.array_equal(np.array(after[changed]), classes)
+    assert np.array_equal(np.array(after["predicted_instance"]), np.where(instances < 0, -1, instances))
+    for name in before.point_format.dimension_names:
+        assert name == changed or np.array_equal(np.array(before[name]), np.array(after[name])), name
+    for name in before.points.array.dtype.names:
+        raw = before.points.array[name], after.points.array[name]
+        assert name.endswith("classification") or raw[0].tobytes() == raw[1].tobytes(), name
+    for name in ("offsets", "scales", "mins", "maxs", "system_identifier", "creation_date", "global_encoding"):
+        first, second = (vars(scan.header).get(name, getattr(scan.header, name)) for scan in (before, after))
+        assert np.array_equal(getattr(first, "value", first), getattr(second, "value", second)), name
+    assert records(before.vlrs)[:1] == records(after.vlrs)[:1] != [] and records(before.evlrs) == records(after.evlrs)
+    assert after.header.are_points_compressed == (suffix == ".laz")
+    assert {path.name for path in tmp_path.iterdir()} == {f"a{suffix}", f"b{suffix}"}
+
+
+@pytest.mark.parametrize("dtype, remark", ((np.uint8, "of uint8, but predictions reach to 300"), (np.float32, None)))
+def test_a_field_for_predictions_that_is_too_small_is_told(tmp_path, dtype, remark):
+    import laspy
+
+    las(tmp_path / "a.las")
+    scan = laspy.read(str(tmp_path / "a.las"))
+    scan.add_extra_dim(laspy.ExtraBytesParams("prediction", dtype))  # float32: CloudCompare has saved the file
+    scan.write(str(tmp_path / "b.las"))
+    if remark is not None:
+        with pytest.raises(UserError, match=f"b.las has a field prediction {remark}"):
+            write_classified(str(tmp_path / "b.las"), tmp_path / "c.las", np.full(90, 300))
+        assert not (tmp_path / "c.las").exists()
+        return
+    write_classified(str(tmp_path / "b.las"), tmp_path / "c.las", np.full(90, 300))
+    assert set(np.array(laspy.read(str(tmp_path / "c.las"))["prediction"])) == {300.0}
+
+
+def test_laser_scans_that_are_cut_off_or_lie_are_told(tmp_path):
+    las(tmp_path / "a.las")
+    whole = (tmp_path / "a.las").read_bytes()
+    for content, message in (
+        (whole[:-100], "a.las (ends after|is not a complete LAS file)"),
+        (
+            whole[:131] + bytes(8) + whole[139:],
+            r"a.las has scales \[0.0, 0.001, 0.001\] for x, y and z, expected positive",
+        ),
+        (whole[:247] + bytes(8) + whole[255:], "a.las has no points; leave it out"),
+    ):
+        (tmp_path / "a.las").write_bytes(content)
+        with pytest.raises(UserError, match=message):
+            read_las(str(tmp_path / "a.las"))
+    las(tmp_path / "b.laz")
+    for content in (b"LASF" + bytes(40), (tmp_path / "b.laz").read_bytes()[:-3]):
+        (tmp_path / "b.laz").write_bytes(content)
+        with pytest.raises(UserError, match="b.laz is not a complete LAS file"):
+            read_las(str(tmp_path / "b.laz"))
+
+
+def test_damaged_pcd_files_are_told(tmp_path):
+    path = tmp_path / "a.pcd"
+    for kind, message in (
+        ("ascii", "its points are not rows of 9 numbers|has 49 rows"),
+        ("binary", "it ends after 49 of 50 points"),
+        ("binary_compressed", "it has [0-9,]+ of [0-9,]+ bytes"),
+    ):
+        pcd(path, kind)
+        path.write_bytes(path.read_bytes()[:-8])
+        with pytest.raises(UserError, match=f"a.pcd is not a complete PCD file: ({message})"):
+            read_pcd(str(path))
+    for damage in range(0, 40, 3):  # no damage writes outside of the points, or is read as if there were none
+        packed = bytearray(lzf(bytes(25 * 2)))
+        packed[damage % len(packed)] ^= 0xFF
+        body = np.array([len(packed), 50], "<u4").tobytes() + bytes(packed)
+        path.write_bytes(PCD_HEADER.format(points=2, kind="binary_compressed").encode() + body)
+        try:
+            read_pcd(str(path))
+        except UserError as error:
+            assert "is not a complete PCD file" in str(error)
+    for fields, counts, message in (
+        ("x y", "", "its header has no proper FIELDS, SIZE, TYPE"),
+        ("x y label", "", "vertex 0 has label 300, but its header declares it as uchar"),
+        ("x y x", "", r"two of its FIELDS have the same name \(x y x\)"),
+        ("x y z", "COUNT 1 1 99999999999999999999\n", "its header has DATA ascii, POINTS 1 and COUNT 1 1 9999"),
+    ):
+        last = ("1", "U") if fields.endswith("label") else ("4", "F")
+        header = f"FIELDS {fields}\nSIZE 4 4 {last[0]}\nTYPE F F {last[1]}\n{counts}POINTS 1\nDATA ascii\n1 2 300\n"
+        path.write_bytes(header.encode())
+        with pytest.raises(UserError, match=message):
+            read_pcd(str(path))
+
+
+ROWS = [[1.5, 2.0, 3.25, 10, 20, 30], [4.0, 5.5, 6.0, 40, 50, 60]]
+
+
+@pytest.mark.parametrize(
+    "name, text, columns",
+    (
+        ("a.xyz", "1.5 2 3.25\n4 5.5 6\n", "x y z"),
+        ("a.txt", "1.5\t2\t3.25\t10\t20\t30\n4\t5.5\t6\t40\t50\t60\n", "x y z red green blue"),
+        ("a.csv", '"X","Y","Z","Class"\r\n1.5,2,3.25,10\r\n4,5.5,6,40\r\n', "x y z class"),
+        ("a.asc", "//X Y Z R G B\n2\n1.5 2 3.25 10 20 30\n4 5.5 6 40 50 60\n", "x y z r g b"),
+        ("a.pts", "2\n1.5 2 3.25 10 20 30\n4 5.5 6 40 50 60\n\n", "x y z red green blue"),
+        ("a.csv", "# made by me\nx;y;z;nx;ny;nz\n1.5;2;3.25;10;20;30\n4;5.5;6;40;50;60\n", "x y z nx ny nz"),
+    ),
+)
+def test_text_of_many_programs(tmp_path, name, text, columns):
+    (tmp_path / name).write_bytes(text.encode())
+    found = read_table(str(tmp_path / name), "text")
+    assert list(found) == columns.split()
+    for number, values in enumerate(found.values()):
+        assert values.tolist() == [row[number] for row in ROWS]
+
+
+def test_text_without_names_needs_them(tmp_path):
+    (tmp_path / "a.txt").write_text("1 2 3 0.5 7\n4 5 6 0.25 8\n")
+    with pytest.raises(
+        UserError, match="a.txt has 5 columns without names: name them in its first line, or with --columns"
+    ):
+        read_table(str(tmp_path / "a.txt"), "text")
+    found = read_table(str(tmp_path / "a.txt"), "text", ("x", "y", "z", "intensity", "-"))
+    assert list(found) == ["x", "y", "z", "intensity"] and found["intensity"].tolist() == [0.5, 0.25]
+    with pytest.raises(UserError, match="has 5 columns, but --columns names 3"):
+        read_table(str(tmp_path / "a.txt"), "text", ("x", "y", "z"))
+    with pytest.raises(UserError, match="--columns=x,y,z,label,z has a name twice"):
+        read_table(str(tmp_path / "a.txt"), "text", ("x", "y", "z", "label", "z"))
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    (
+        ("", "has no points; leave it out"),
+        ("1 2 3\n4 5\n", "is not a table of numbers: the number of columns changed from 3 to 2 in line 2"),
+        ("# a\nx y z\n1 2 3\n4 5 six\n", "is not a table of numbers: .*line 4"),
+        ("1 2 banana\n", "line 1: '1 2 banana' is neither a row of numbers nor of names"),
+        ("x y z\n1 2 3 4\n", "names 3 columns, but its rows have 4 numbers"),
+        ("x,y,z,x\n1,2,3,4\n", r"has two columns of one name \(x, y, z, x\); rename one"),
+        ("x;y;z\n1,5;2,0;3,25\n", "line 2: .* is neither .*; decimals need a point, not a comma"),
+    ),
+)
+def test_bad_text_is_told_by_its_line(tmp_path, text, message):
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_table(str(tmp_path / "a.txt"), "text")
+
+
+def test_arrays_of_numpy(tmp_path):
+    table = np.array(ROWS)
+    np.save(tmp_path / "a.npy", table)
+    assert list(read_table(str(tmp_path / "a.npy"), "numpy")) == ["x", "y", "z", "red", "green", "blue"]
+    for fields in ([("X", "f8"), ("Y", "f8"), ("Z", "f8")], [("XYZ", "f4", 3)]):
+        np.save(tmp_path / "b.npy", np.zeros(2, [*fields, ("Label", "i4")]))
+        assert list(read_table(str(tmp_path / "b.npy"), "numpy")) == ["x", "y", "z", "label"]
+    np.savez(tmp_path / "c.npz", points=table[:, :3], normals=table[:, 3:], label=np.array([1, 2]))
+    found = read_table(str(tmp_path / "c.npz"), "numpy")
+    assert list(found) == ["x", "y", "z", "nx", "ny", "nz", "label"] and found["ny"].tolist() == [20, 50]
+    np.savez(tmp_path / "d.npz", points=table[:, :3], label=np.array([1, 2, 3]))
+    with pytest.raises(UserError, match=r"d.npz has arrays of different lengths \(points \(2, 3\), label \(3,\)\)"):
+        read_table(str(tmp_path / "d.npz"), "numpy")
+    np.save(tmp_path / "e.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(UserError, match="e.npy is not a file of numpy's arrays of numbers"):
+        read_table(str(tmp_path / "e.npy"), "numpy")
+
+
+def test_formats_are_found_by_what_a_folder_holds(tmp_path):
+    makers = {
+        "s3dis": lambda root: s3dis(root),
+        "semantic_kitti": lambda root: semantic_kitti(root),
+        "pointcept": lambda root: pointcept(root),
+        "ply": lambda root: write_labelled_ply(root / "deep" / "a.ply"),
+        "las": lambda root: las(root / "a.LAZ"),
+        "pcd": lambda root: pcd(root / "a.pcd", "binary"),
+        "numpy": lambda root: np.save(root / "a.npy", np.zeros((2, 3))),
+        "text": lambda root: (root / "a.xyz").write_text("1 2 3\n"),
+    }
+    for kind, make in makers.items():
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "README.txt").write_text("by me\n")
+        (tmp_path / kind / "weights.bin").write_bytes(bytes(16))
+        make(tmp_path / kind)
+        assert format_in(str(tmp_path / kind)) == kind
+    assert set(FORMATS) == {*makers, "scannet", "pth"}
+    pcd(tmp_path / "las" / "b.pcd", "ascii")
+    with pytest.raises(UserError, match=r"scenes of several formats, .*a.LAZ \(las\), .*b.pcd \(pcd\): choose one"):
+        format_in(str(tmp_path / "las"))
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(UserError, match="holds no scenes of a known format"):
+        format_in(str(tmp_path / "nothing"))
+
+
+def test_options_that_a_format_does_not_know_are_told(tmp_path, capsys):
+    s3dis(tmp_path / "raw")
+    with pytest.raises(UserError, match="--label is not for scenes of format s3dis"):
+        prepared(tmp_path, capsys, "--label=class")
+    with pytest.raises(UserError, match="--columns is not for scenes of format s3dis"):
+        prepared(tmp_path, capsys, "--columns=x,y,z")

@@ -1,0 +1,182 @@
+"""``evaluate scenes``: predictions in ScanNet's format score as the metrics of an evaluation, and as golden files."""
+
+import json
+import zipfile
+
+import numpy as np
+import paddle
+import pytest
+from support.raw_scenes import write_scannet
+
+from paddlevit_dist import settings
+from paddlevit_dist.commands import evaluate_results
+from paddlevit_dist.compare.pairs import compare
+from paddlevit_dist.compare.tables import read
+from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
+from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
+from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
+from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
+
+NUMBER = 5
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """The flag of one with few rooms."""
+    file = tmp_path_factory.mktemp("recipe") / "rooms.yaml"
+    rooms = f"POINTS: {{ROOMS: {{VAL: {NUMBER}}}}}\n"
+    file.write_text(f"BASE: {settings.folder() / 'pointgroup_synthetic_rooms.yaml'}\n{rooms}")
+    return f"-cfg={file}"
+
+
+@pytest.fixture(scope="module")
+def scenes(recipe):
+    rooms = resolve("dataset", "synthetic_rooms").open(settings.load([recipe]).values, "val", None)
+    return [rooms.read(index) for index in range(len(rooms))], rooms
+
+
+@pytest.fixture(scope="module")
+def found(scenes, tmp_path_factory):
+    """Folders of predictions, and what they are: classes of the points, and instances, of each scene."""
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("found")
+    (folder / "instances" / "predicted_masks").mkdir(parents=True)
+    (folder / "semantic").mkdir()
+    labels, instances = [], []
+    for scene in scenes[0]:
+        labels.append(np.where(rng.random(len(scene.xyz)) < 0.8, np.maximum(scene.semantic, 0), rng.integers(0, 20)))
+        numbers = np.array(NYU40_NUMBERS)[labels[-1]]
+        (folder / "semantic" / f"{scene.name}.txt").write_text("\n".join(map(str, numbers)))
+        lines, own = [], []
+        for number in np.unique(scene.instance[scene.instance >= 0]):
+            points = np.flatnonzero((scene.instance == number) & (rng.random(len(scene.xyz)) < rng.uniform(0.3, 1)))
+            label, mask = int(scene.semantic[scene.instance == number][0]), f"predicted_masks/{scene.name}_{number}.txt"
+            own.append(Prediction(label, float(f"{rng.random():.4f}"), points))
+            marks = np.zeros(len(scene.xyz), int)
+            marks[points] = 1
+            (folder / "instances" / mask).write_text("\n".join(map(str, marks)) + "\n")
+            lines.append(f"{mask} {NYU40_NUMBERS[label]} {own[-1].confidence:.4f}\n")
+        (folder / "instances" / f"{scene.name}.txt").write_text("".join(lines))
+        instances.append(own)
+    return folder, labels, instances
+
+
+def evaluate(capsys, *words):
+    evaluate_results.run_scenes([*map(str, words), "-json"])
+    captured = capsys.readouterr()
+    return json.loads(captured.out), captured.err
+
+
+def test_classes_score_as_in_an_evaluation(scenes, found, capsys, recipe):
+    folder, labels, _ = found
+    metrics = SemanticMetrics(list(scenes[1].class_names))
+    for scene, own in zip(scenes[0], labels):
+        metrics.update(paddle.to_tensor(own), paddle.to_tensor(scene.semantic.astype("int64")))
+    values = metrics.compute(metrics.state)
+    said, told = evaluate(capsys, folder / "semantic", recipe)
+    assert said["scores"] == pytest.approx({name: values[name] for name in said["scores"]}, abs=1e-12)
+    assert {name for name in values if name.startswith("IoU")} < set(said["scores"])
+    assert told.startswith("note: the interval is rough: 5 scenes") and told.count("\n") == 1
+
+
+def test_instances_score_as_in_an_evaluation_and_compare_with_it(scenes, found, capsys, tmp_path, recipe):
+    folder, _, instances = found
+    names = list(scenes[1].class_names)
+    metrics = InstanceMetrics(names, list(range(2, 20)))
+    for scene, own in zip(scenes[0], instances):
+        metrics.update_instances(scene.semantic, scene.instance, own)
+        labels = paddle.to_tensor(scene.semantic.astype("int64"))
+        metrics.update_semantic(labels.clip(0), labels, paddle.zeros([1], dtype="float64"))
+    values = metrics.compute(metrics.state)
+    said, _ = evaluate(capsys, folder / "instances", recipe, f"-output={tmp_path}")
+    assert said["scores"] == pytest.approx({name: values[name] for name in said["scores"]}, abs=1e-12)
+    assert 0.1 < said["scores"]["AP"] < said["scores"]["AP25"] and "mIoU" not in said["scores"]
+    theirs = read(str(tmp_path))
+    ours = theirs._replace(arrays=dict(metrics.kept(metrics.per_sample()).arrays))
+    row = compare(ours, theirs)
+    assert row["difference"]["value"] == 0 and row["of_first"]["value"] == pytest.approx(values["AP"], abs=1e-5)
+
+
+def test_scenes_of_one_place_are_drawn_together(scenes, found, capsys, tmp_path, recipe):
+    names = list(map(scenes[1].identity, range(NUMBER)))
+    places = tmp_path / "places.csv"
+    places.write_text("scene,place\n" + "".join(f'"{name}",{number // 2}\n' for number, name in enumerate(names)))
+    alone, _ = evaluate(capsys, recipe, found[0] / "semantic")
+    grouped, said = evaluate(capsys, recipe, found[0] / "semantic", f"-group={places}")
+    assert grouped["scores"] == alone["scores"] and grouped["intervals"]["mIoU"] != alone["intervals"]["mIoU"]
+    assert grouped["groups"]["number"] == 3 and "3 groups" in said
+    with pytest.raises(UserError, match=f"1 of {NUMBER} samples have no group in .*places.csv, such as "):
+        places.write_text("scene,place\n" + "".join(f'"{name}",a\n' for name in names[:-1]))
+        evaluate(capsys, recipe, found[0] / "semantic", f"-group={places}")
+
+
+def test_files_that_are_all_empty_are_an_error_and_nothing_found_is_a_note(found, capsys, tmp_path, recipe):
+    for file in (found[0] / "instances").glob("*.txt"):
+        (tmp_path / file.name).write_text("")
+    with pytest.raises(UserError, match="the files of all 5 scenes are empty: .*add -kind=instances"):
+        evaluate(capsys, tmp_path, recipe)
+    said, told = evaluate(capsys, tmp_path, recipe, "-kind=instances")
+    assert said["scores"]["AP"] == 0 and "no instance in any file: every AP is 0\n" in told
+
+
+def test_an_archive_is_read_as_well(found, capsys, tmp_path, recipe):
+    folder = found[0] / "semantic"
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file in folder.iterdir():
+            archive.write(file, file.name)
+    assert evaluate(capsys, tmp_path / "all.zip", recipe)[0]["scores"] == evaluate(capsys, folder, recipe)[0]["scores"]
+
+
+def test_the_download_itself_is_the_truth(tmp_path, capsys):
+    for split, name in (("train", "scene0000_00"), ("val", "scene0001_00")):
+        write_scannet(tmp_path / "raw" / name, name)
+        (tmp_path / "raw" / f"scannetv2_{split}.txt").write_text(f"{name}\n")
+    from paddlevit_dist.points.prepare.scannet import ScanNetReader
+
+    reader = ScanNetReader()
+    (source,) = reader.sources(str(tmp_path / "raw"), {})["val"]
+    scene = reader.read(source)
+    (tmp_path / "found").mkdir()
+    known = scene.semantic >= 0
+    numbers = np.where(known, np.array(NYU40_NUMBERS)[np.maximum(scene.semantic, 0)], 1)
+    numbers[np.flatnonzero(known)[0]] = 13  # NYU's "blinds", which the benchmark does not have
+    (tmp_path / "found" / "scene0001_00.txt").write_text("\n".join(map(str, numbers)) + "\n")
+    said, told = evaluate(capsys, tmp_path / "raw", tmp_path / "found")
+    assert said["scores"]["accuracy"] == pytest.approx(1 - 1 / known.sum())
+    assert "1 vertices of [13], which is no class (ScanNet's class numbers): wrong" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("val_00003.txt", None, "1 of 5 scenes of .* have no file, such as val_00003.txt"),
+        ("val_00003.txt", "1\n2\n", "val_00003.txt has 2 lines, but the scene has"),
+        ("val_00003.txt", "1.5\n" * 5, "has 5 lines"),
+    ],
+)
+def test_classes_that_cannot_be_scored(found, tmp_path, name, content, complaint, recipe):
+    for file in (found[0] / "semantic").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / name).unlink()
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=complaint):
+        evaluate_results.run_scenes([str(tmp_path), recipe])
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("predicted_masks/none.txt 5 0.5", "line 1: there is no file 'predicted_masks/none.txt'"),
+        ("predicted_masks/a.txt chair 0.5", "expected a mask file, the number of a class and a confidence"),
+        ("predicted_masks/a.txt 5 nan", "expected a mask file"),
+        ("predicted_masks/a.txt 5 0.5", "predicted_masks/a.txt has 2 lines, but the scene has"),
+    ],
+)
+def test_instances_that_cannot_be_scored(scenes, tmp_path, line, complaint, recipe):
+    (tmp_path / "predicted_masks").mkdir()
+    (tmp_path / "predicted_masks" / "a.txt").write_text("0\n1\n")
+    for scene in scenes[0]:
+        (tmp_path / f"{scene.name}.txt").write_text(f"{line}\n")
+    with pytest.raises(UserError, match=complaint):
+        evaluate_results.run_scenes([str(tmp_path), recipe])

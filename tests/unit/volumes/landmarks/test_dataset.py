@@ -1,0 +1,238 @@
+"""The dataset read from a folder, and the embedded phantoms."""
+
+import shlex
+
+import numpy as np
+import pytest
+import yaml
+from support.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
+
+from paddlevit_dist.engine.compatibility import Compatibility
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
+from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
+from paddlevit_dist.volumes.phantoms import NAMES, SyntheticLandmarks
+
+NOSE, CHIN = (3.0, 4.0, 5.0), (10.0, 2.0, 8.0)  # voxels x, y, z
+
+
+def folder_of(tmp_path, suffix=".nii.gz", **positions):
+    positions = positions or {"nose": world(NOSE), "chin": world(CHIN)}
+    for split in ("train", "val"):
+        write_volume(tmp_path / split / f"case{suffix}")
+        write_landmarks(tmp_path / split / "case.csv", positions)
+    return tmp_path
+
+
+def built(folder, **options) -> Landmarks:
+    return Landmarks(str(folder), "train", folder / "cache", Options(**options))
+
+
+def told(folder, **options) -> str:
+    with pytest.raises(UserError) as error:
+        built(folder, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def values_at(dataset: Landmarks, index: int = 0) -> list:
+    """Intensities at the (whole) voxels of the landmarks: they tell whether place and array belong together."""
+    decoded = dataset.volume(index)
+    points = dataset.points(index, decoded.geometry)
+    np.testing.assert_allclose(points, np.rint(points), atol=1e-4)
+    return [int(decoded.array[tuple(np.rint(point).astype(int))]) for point in points]
+
+
+EXPECTED = [int(voxels()[8, 2, 10]), int(voxels()[5, 4, 3])]  # chin, nose
+
+
+def test_landmarks_in_voxels_too(tmp_path):
+    dataset = built(folder_of(tmp_path, nose=NOSE, chin=CHIN), landmark_units="voxel")
+    assert values_at(dataset) == EXPECTED
+
+
+def test_a_missing_landmark_is_nan(tmp_path):
+    folder = folder_of(tmp_path)
+    write_landmarks(folder / "train" / "case.csv", {"nose": world(NOSE)})
+    dataset = built(folder)  # the other split names the chin
+    assert np.isnan(dataset.points(0, dataset.volume(0).geometry)[0]).all()
+
+
+def test_decoded_volumes_are_kept_until_the_file_changes(tmp_path):
+    folder = folder_of(tmp_path)
+    dataset = built(folder)
+    assert isinstance(dataset.volume(0).array, np.memmap)
+    kept = sorted((folder / "cache" / "volumes").iterdir())
+    assert len(kept) == 2
+    modified = [file.stat().st_mtime_ns for file in kept]
+    built(folder).volume(0)
+    assert [file.stat().st_mtime_ns for file in sorted((folder / "cache" / "volumes").iterdir())] == modified
+    write_volume(folder / "train" / "case.nii.gz", voxels(1))
+    assert np.array_equal(built(folder).volume(0).array, voxels(1))
+
+
+def test_resampling_keeps_landmarks_in_place(tmp_path):
+    dataset = built(folder_of(tmp_path), spacing_mm=[1.0, 1.0, 1.0])
+    decoded = dataset.volume(0)
+    np.testing.assert_allclose(decoded.geometry.spacing, 1.0)
+    points = dataset.points(0, decoded.geometry)
+    np.testing.assert_allclose(points, [[16.0, 3.0, 10.0], [10.0, 6.0, 3.0]], atol=1e-4)
+    np.testing.assert_allclose(decoded.geometry.world(points)[1], world(NOSE), atol=1e-4)
+
+
+def test_bad_folders_are_told(tmp_path):
+    assert "needs -data_path" in pytest.raises(UserError, Landmarks, None, "train", tmp_path, Options()).value.args[0]
+    assert "is not a folder" in told(tmp_path)
+    (tmp_path / "train").mkdir()
+    assert "holds no volumes" in told(tmp_path)
+    write_volume(tmp_path / "train" / "case.nii.gz")
+    assert "volume case in" in told(tmp_path) and "has no landmarks" in told(tmp_path)
+
+
+def test_a_landmark_outside_its_volume_is_told(tmp_path):
+    message = told(folder_of(tmp_path, nose=world((3.0, 4.0, 10.2)), chin=world(CHIN)))
+    assert "train/case.csv: landmark 'nose' lies outside case.nii.gz: voxel (3.0, 4.0, 10.2) of 14 x 12 x 10" in message
+    assert "VOLUMES.LANDMARK_UNITS" in message
+
+
+def test_mixed_spacing_is_told_and_resampled(tmp_path):
+    folder = folder_of(tmp_path)
+    coarse = AFFINE @ np.diag([2.0, 1.0, 1.0, 1.0])
+    write_volume(folder / "train" / "other.nii.gz", affine=coarse)
+    write_landmarks(folder / "train" / "other.csv", {"nose": world(NOSE, coarse)})
+    message = told(folder)
+    assert "other.nii.gz: the voxel spacing is 2 x 1.5 x 2 mm but that of case.nii.gz is 2 x 1.5 x 1 mm" in message
+    assert "VOLUMES.SPACING_MM" in message
+    dataset = built(folder, spacing_mm=[2.0, 1.5, 2.0])
+    assert [dataset.volume(i).array.shape for i in range(2)] == [(10, 12, 8), (10, 12, 14)]
+
+
+def test_names_that_are_not_asked_for_are_told(tmp_path):
+    assert "landmark 'nose' is not among VOLUMES.LANDMARKS (chin, ear)" in told(
+        folder_of(tmp_path), landmarks=["chin", "ear"]
+    )
+    assert built(tmp_path, landmarks=["nose", "chin"]).names == ["nose", "chin"]
+
+
+def test_phantoms_are_the_same_each_time_and_differ_from_each_other():
+    first, second = (SyntheticLandmarks(None, "train", None, Options()) for _ in range(2))
+    assert np.array_equal(first.volume(3).array, second.volume(3).array)
+    assert not np.array_equal(first.volume(3).array, first.volume(4).array)
+    val = SyntheticLandmarks(None, "val", None, Options())
+    assert not np.array_equal(first.volume(0).array, val.volume(0).array)
+    assert (len(first), len(val)) == (96, 24)
+
+
+def test_phantoms_have_their_landmarks_where_they_say():
+    dataset = SyntheticLandmarks(None, "val", None, Options())
+    at = {name: [] for name in NAMES}
+    missing = 0
+    for index in range(len(dataset)):
+        decoded = dataset.volume(index)
+        for name, point in zip(NAMES, dataset.points(index, decoded.geometry)):
+            if np.isnan(point).any():
+                missing += 1
+                continue
+            assert decoded.geometry.contains(point)
+            at[name].append(int(decoded.array[tuple(np.rint(point).astype(int))]))
+    for side in ("left", "right"):
+        assert abs(np.median(at[f"eye_{side}"]) - 12) < 30  # the eye's water
+    assert np.median(at["chin"]) > 600 and np.median(at["occiput"]) > 500  # bone
+    assert 0 < missing < 24  # 4 % of 192
+    points = [dataset.points(index, dataset.volume(index).geometry) for index in range(len(dataset))]
+    known = (~np.isnan(points).any(axis=2)).sum(axis=0).tolist()
+    assert dataset.placed() == known and sum(known) == 192 - missing  # what a run's first lines tell
+
+
+def with_eyes(folder, count, exchanged, names=("eye_left", "eye_right")):
+    """Volumes in which the first name's landmark lies to the right of the second one's in the first ``exchanged``."""
+    for number in range(count):
+        write_volume(folder / "train" / f"case{number:02d}.npz")
+        places = [world((9.0, 4.0, 5.0)), world((3.0, 4.0, 5.0))][:: 1 if number < exchanged else -1]
+        write_landmarks(folder / "train" / f"case{number:02d}.csv", dict(zip(names, places)))
+    return folder
+
+
+@pytest.mark.parametrize("count, exchanged, is_told", [(10, 9, True), (1, 1, True), (10, 8, False), (2, 0, False)])
+def test_landmarks_on_the_wrong_side_are_noticed(tmp_path, count, exchanged, is_told):
+    notices = built(with_eyes(tmp_path, count, exchanged)).notices
+    assert len(notices) == is_told
+    if is_told:
+        assert f"in {exchanged} of {count} volumes landmarks named left lie to the right" in notices[0]
+        assert "(eye_left:eye_right); check VOLUMES.WORLD" in notices[0]
+
+
+def test_names_without_sides_lie_on_no_wrong_side(tmp_path):
+    assert built(with_eyes(tmp_path, 2, 2, ("chin", "nose"))).notices == []
+
+
+def test_landmarks_of_the_other_world_that_lie_inside_are_noticed(tmp_path):
+    """Voxels around the origin hold a head in either convention."""
+    around = np.diag([1.0, 1.0, 1.0, 1.0])
+    around[:3, 3] = -(np.array(voxels().shape[::-1]) - 1) / 2
+    write_volume(tmp_path / "train" / "case.mha", voxels(), around)
+    write_landmarks(tmp_path / "train" / "case.csv", {"ear_l": (-5.0, 1.0, 0.0), "ear_r": (5.0, 1.0, 0.0)})
+    assert ["VOLUMES.WORLD" in notice for notice in built(tmp_path).notices] == [True]
+    assert built(tmp_path, world="ras").notices == []
+
+
+def test_a_remark_names_the_first_file_and_counts_the_others(tmp_path):
+    import nibabel
+
+    folder = folder_of(tmp_path, nose=NOSE, chin=CHIN)
+    for name in ("case", "other"):
+        image = nibabel.Nifti1Image(voxels().T, None)
+        image.to_filename(folder / "train" / f"{name}.nii.gz")
+        write_landmarks(folder / "train" / f"{name}.csv", {"nose": NOSE, "chin": CHIN})
+    (notice,) = built(folder, landmark_units="voxel").notices
+    assert notice.startswith(f"note: {folder / 'train' / 'case.nii.gz'} and 1 more: no orientation in the header")
+
+
+def test_a_further_split_needs_no_landmarks(tmp_path):
+    for split in ("train", "holdout"):
+        write_volume(tmp_path / split / "a.nii.gz")
+    write_landmarks(tmp_path / "train" / "a.csv", {"nose": world((3.0, 4.0, 5.0))})
+    hidden = Landmarks(str(tmp_path), "holdout", tmp_path)
+    assert not hidden.labelled and hidden.names == ["nose"] and hidden.placed() == [0]
+    assert Landmarks(str(tmp_path), "train", tmp_path).labelled
+    write_landmarks(tmp_path / "holdout" / "a.csv", {"nose": world((3.0, 4.0, 5.0))})
+    assert Landmarks(str(tmp_path), "holdout", tmp_path).labelled
+    with pytest.raises(UserError, match=r"no split 'tset' \(-split\): it has holdout, train"):
+        Landmarks(str(tmp_path), "tset", tmp_path)
+
+
+def test_files_of_other_formats_are_counted(tmp_path):
+    folder = folder_of(tmp_path)
+    for name in ("a.png", "b.PNG", "notes.docx", ".hidden.png"):
+        (folder / "train" / name).write_bytes(b"1")
+    assert f"note: {folder}/train also holds 2 .png, 1 .docx; not used" in built(folder).notices
+    for file in (folder / "train").glob("case*"):
+        file.unlink()
+    assert "holds no volumes, but 2 .png, 1 .docx; expected a folder" in told(folder)
+
+
+def test_a_data_set_that_never_names_a_landmark_of_the_weights_gets_the_key_that_names_it(tmp_path):
+    folder = folder_of(tmp_path)
+    named = [
+        "TASK",
+        "landmarks",
+        "-dataset=landmarks",
+        f"-data_path={folder}",
+        f"-output={tmp_path}",
+        "MODEL.NAME",
+        "landmark_unet3d",
+    ]
+
+    def compared(*words):
+        task = LandmarkDetection(load([*named, *words]).values)
+        task.build_dataset("val", tmp_path)
+        theirs = {**task.about_input(), "landmarks": ["chin", "ear lobe", "nose"]}
+        (tmp_path / "about.yaml").write_text(yaml.safe_dump({"input": theirs}))
+        (tmp_path / "state.json").write_text("{}")
+        return Compatibility("evaluate", tmp_path, task.config, task).input()
+
+    with pytest.raises(UserError) as error:
+        compared()
+    remedy = str(error.value).rpartition("know with ")[2].partition(", or add")[0]
+    assert compared(*shlex.split(remedy)) == []  # as a shell would hand it over

@@ -1,0 +1,79 @@
+"""The landmark task: one process or several, what it writes, and what it says about bad input."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.landmark_folders import TINY, small_folder
+from support.processes import ROOT
+from support.volume_files import world
+
+from paddlevit_dist import settings
+from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes.geometry import Geometry
+
+
+def task_of(*arguments: str) -> Any:
+    values = settings.load([f"-cfg={ROOT}/configs/landmark_unet3d.yaml", *TINY, *arguments]).values
+    return resolve("task", values.TASK)(values)
+
+
+def test_a_batch_carries_coordinates_not_heatmaps():
+    task = task_of()
+    samples = task.build_dataset("train", Path("unused"))
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(3)])
+    assert batch["volume"].shape == (3, 1, 16, 16, 16)
+    label_bytes = sum(array.nbytes for name, array in batch.items() if name != "volume") / 3
+    assert label_bytes <= 1024
+    assert task.counts(batch)["heatmap"] == int(np.isfinite(batch["points"]).all(axis=-1).sum()) <= 24
+
+
+def test_whole_volumes_of_different_sizes_share_a_batch(tmp_path):
+    data = small_folder(tmp_path)
+    task = task_of("-dataset=landmarks", f"-data_path={data}", "VOLUMES.MIRROR_PAIRS", "none")
+    samples = task.build_dataset("val", tmp_path / "cache")
+    batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in range(2)])
+    assert batch["volume"].shape == (2, 1, 16, 18, 20) and batch["sizes"].tolist() == [[10, 12, 14], [16, 18, 20]]
+    geometry = Geometry((16, 18, 20), batch["affine"][1])
+    np.testing.assert_allclose(geometry.world(batch["points"][1].astype(float))[1], world((3.0, 4.0, 5.0)), atol=1e-4)
+
+
+def test_a_map_of_zeros_costs_one_per_landmark():
+    import paddle
+
+    task = task_of("VOLUMES.CROP_SIZE", "[40,48,48]")
+    task.build_dataset("val", Path("unused"))
+    points = paddle.to_tensor([[[20.0, 24.0, 24.0]] * 8])
+    terms = task.train_step(lambda volume: paddle.zeros([1, 8, 40, 48, 48]), {"points": points, "volume": points}, None)
+    assert (terms["heatmap"].sum / terms["heatmap"].count).item() == pytest.approx(1.0, rel=1e-3)
+
+
+def test_images_show_training_crops_and_whole_volumes():
+    task = task_of()
+    samples = task.build_dataset("train", Path("unused"))
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
+    for images in (task.images(samples, batch, 1), task.evaluation_images(samples, [0, 1])):
+        assert len(images) == 2 and images[0][0].dtype == np.uint8 and images[0][1].endswith("of 8 landmarks")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (
+            ["-dataset=digits"],
+            "digits holds images, but TASK landmarks reads volumes: take landmarks, syn",
+        ),
+        (
+            ["TASK", "classification"],
+            "VOLUMES.CROP_SIZE is read by tasks landmarks, volume_segmentation, not by classification",
+        ),
+        (["-num_classes=3"], "MODEL.NUM_CLASSES .* is 3, but there are 8 landmarks"),
+        (["VOLUMES.INTENSITY_WINDOW", "[5,1]"], "expected the smaller number first"),
+        (["VOLUMES.MIRROR_PAIRS", "[nose]"], "VOLUMES.MIRROR_PAIRS 'nose'"),
+    ],
+)
+def test_bad_settings_are_told(arguments, message):
+    with pytest.raises(UserError, match=message):
+        task_of(*arguments).build_dataset("train", Path("unused"))

@@ -1,0 +1,217 @@
+"""nnU-Net's layout, and where labels lie."""
+
+import json
+
+import nibabel
+import numpy as np
+import pytest
+from support.nnunet_folders import SECOND, labels_of, raw_data
+from support.volume_files import AFFINE, SHAPE, voxels, write_series, write_volume
+
+from paddlevit_dist.images.data.guessing import guess
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes.geometry import Geometry, as_stored, canonical, rotation
+from paddlevit_dist.volumes.reading import read_header
+from paddlevit_dist.volumes.segmentation.dataset import IGNORED, Options, Source
+from paddlevit_dist.volumes.segmentation.fingerprint import find_misnamed, fingerprint
+from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, choose_cases, group_channels
+from paddlevit_dist.volumes.segmentation.prediction import write_labels
+
+FIRST = {"modality": {"0": "CT", "1": "PET"}, "labels": {"0": "background", "2": "spleen", "5": "liver", "9": "ignore"}}
+
+
+def opened(root, split="train", **options) -> NnUNet:
+    return NnUNet(str(root), split, root / "cache", Options(**options))
+
+
+@pytest.mark.parametrize("description, suffix", [(SECOND, ".nii.gz"), (FIRST, ".nrrd")])
+def test_channels_and_labels_are_read_as_classes(tmp_path, description, suffix):
+    root = raw_data(tmp_path, suffix=suffix, description=description)
+    dataset = opened(root)
+    assert dataset.class_names == ["background", "spleen", "liver"] and dataset.numbers == [0, 2, 5]
+    assert dataset.channels == ["CT", "PET"] and len(dataset) + len(opened(root, "val")) == 3
+    channels, labels = dataset.read(0)
+    number = int(dataset.case(0)[-1])
+    expected, _ = canonical(labels_of(number), AFFINE)
+    np.testing.assert_array_equal(labels.array, np.array([0, 0, 1, 0, 0, 2, 0, 0, 0, IGNORED])[expected])
+    assert labels.array.shape == channels[0].array.shape == channels[1].array.shape
+    for label, places in labels.places.items():
+        assert (labels.array[tuple(places.T)] == label).all()
+    assert sorted(labels.places) == [1, 2]
+    assert channels[1].moments[0] == pytest.approx(100, abs=2) and channels[0].moments[1] == pytest.approx(20, abs=2)
+
+
+def test_the_folder_alone_tells_the_dataset(tmp_path):
+    assert guess(str(raw_data(tmp_path, cases=2))).dataset == "nnunet"
+
+
+def test_folds_are_nnunets(tmp_path):
+    """The second fold of 11 names by scikit-learn's KFold(5, shuffle=True, random_state=12345), as nnU-Net draws it:
+    parts of a shuffled order, of which the first has one more."""
+    names = [f"n{number:02d}" for number in range(11)]
+    order = np.random.RandomState(12345).permutation(11)
+    sizes = [3, 2, 2, 2, 2]
+    for fold in range(5):
+        held_out = {names[place] for place in order[sum(sizes[:fold]) : sum(sizes[: fold + 1])]}
+        assert choose_cases(str(tmp_path / "none.json"), names, "val", fold) == held_out
+        assert choose_cases(str(tmp_path / "none.json"), names, "train", fold) == set(names) - held_out
+    (tmp_path / "splits_final.json").write_text(json.dumps([{"train": ["n01", "n02"], "val": ["n00"]}]))
+    assert choose_cases(str(tmp_path / "splits_final.json"), names, "train", 0) == {"n01", "n02"}
+    (tmp_path / "empty.json").write_text(json.dumps([{"train": ["n01"], "val": []}]))
+    with pytest.raises(UserError, match="fold 0 has no volume in val"):
+        choose_cases(str(tmp_path / "empty.json"), names, "val", 0)
+    with pytest.raises(UserError, match="has 1 folds"):
+        choose_cases(str(tmp_path / "splits_final.json"), names, "train", 1)
+
+
+def test_numbers_that_are_no_channel_belong_to_the_name():
+    files = ["d/scan_2023.nii.gz", "d/scan_2024.nii.gz", "d/x_0000.nii.gz"]
+    assert [name for name, _ in group_channels(files, ["CT"])] == ["scan_2023", "scan_2024", "x"]
+    with pytest.raises(UserError, match="2 files of x"):
+        group_channels([*files, "d/x_0001.nii.gz"], ["CT"])
+    with pytest.raises(UserError, match="no file x_0001"):
+        group_channels(["d/x_0000.nii.gz"], ["CT", "PET"])
+
+
+def shifted(affine):
+    moved = affine.copy()
+    moved[:3, 3] += 5
+    return moved
+
+
+@pytest.mark.parametrize(
+    "spoil, said",
+    [
+        (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", labels_of(1), shifted(AFFINE)), "origin"),
+        (
+            lambda root: write_volume(
+                root / "labelsTr" / "case_1.nii.gz", labels_of(1), AFFINE @ np.diag([2, 2, 2, 1])
+            ),
+            "spacing",
+        ),
+        (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", labels_of(1)[1:]), "voxels"),
+        (lambda root: (root / "labelsTr" / "case_1.nii.gz").unlink(), "no labels of 1 of 3"),
+        (lambda root: (root / "imagesTr" / "case_1_0001.nii.gz").unlink(), "case_1_0001"),
+        (
+            lambda root: (root / "dataset.json").write_text(
+                '{"channel_names": {"0": "CT", "1": "PET"}, "labels": {"a": 0, "b": [1, 2]}}'
+            ),
+            "region",
+        ),
+        (lambda root: (root / "dataset.json").write_text("{"), "dataset.json cannot be read"),
+        (lambda root: (root / "dataset.json").unlink(), "has no dataset.json"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path, spoil, said):
+    root = raw_data(tmp_path)
+    spoil(root)
+    with pytest.raises(UserError, match=said) as error:
+        [opened(root, split) for split in ("train", "val")]
+    assert "\n" not in str(error.value)
+    if said in ("origin", "spacing", "voxels"):
+        assert "case_1.nii.gz" in str(error.value) and "case_1_0000.nii.gz" in str(error.value)
+
+
+def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
+    """Sizes, spacings, millilitres and intensities against those of the files, of two volumes with other spacings."""
+    root = raw_data(tmp_path, cases=3, affine=np.diag([1.0, 1.5, 2.0, 1.0]))
+    write_volume(root / "labelsTr" / "case_2.nii.gz", labels_of(2), np.diag([1.0, 1.5, 4.0, 1.0]))
+    for channel in range(2):
+        voxels = np.full(SHAPE, 7 + channel, np.float32)
+        write_volume(root / "imagesTr" / f"case_2_{channel:04d}.nii.gz", voxels, np.diag([1.0, 1.5, 4.0, 1.0]))
+    (root / "splits_final.json").write_text(json.dumps([{"train": ["case_0", "case_2"], "val": ["case_1"]}]))
+    with pytest.raises(UserError, match=r"such as the median, with VOLUMES.SPACING_MM \[3,1.5,1\]"):
+        opened(root)
+    lines = list(fingerprint(opened(root, spacing_mm=[4.0, 1.5, 1.0])))
+    assert lines[0].startswith(
+        "spacing as stored (depth, height, width): median 3 x 1.5 x 1, 2 x 1.5 x 1 to 4 x 1.5 x 1 "
+    )
+    depth, height, width = SHAPE
+    assert f"median {3 * depth} x {1.5 * height:g} x {width}, {2 * depth} x " in lines[1]
+    liver = [int((labels_of(seed) == 5).sum()) * depth_mm * 1.5 / 1000 for seed, depth_mm in ((0, 2), (2, 4))]
+    assert f"in 2 of 2 volumes looked at, {min(liver):.4g} to {max(liver):.4g} ml" in lines[4]
+    ct = next(line for line in lines if line.startswith("channel CT"))
+    first = np.random.default_rng([0, 0]).normal(0, 20, SHAPE).astype(np.float32)
+    assert "0.5, 50 and 99.5" in ct and "VOLUMES.INTENSITY_MEAN_STD [" in ct
+    assert float(ct.split("99.5 ")[1].split(",")[0]) > float(first.min())
+    assert find_misnamed(["CT", "PET"], ["ct", "z_score"]) == [] and "called CT" in find_misnamed(["MRI"], ["ct"])[0]
+
+
+def test_intensities_are_of_stored_voxels_and_every_volume_counts_alike(tmp_path):
+    """One volume's classes have 200 voxels of 100, the other's 20 of 300: without resampling and with equal parts their
+    mean is 200, their deviation 100, and no number lies between."""
+    affine = np.diag([1.0, 1.0, 5.0, 1.0])
+    description = {"channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1}}
+    for number, (count, value) in enumerate(((200, 100), (20, 300), (5, 7))):
+        labels = np.zeros((6, 20, 20), np.uint8)
+        labels.reshape(-1)[np.random.default_rng(number).permutation(labels.size)[:count]] = 1
+        voxels = np.where(labels, value, -1000).astype(np.int16)
+        write_volume(tmp_path / "labelsTr" / f"case_{number}.nii.gz", labels, affine)
+        write_volume(tmp_path / "imagesTr" / f"case_{number}_0000.nii.gz", voxels, affine)
+    (tmp_path / "dataset.json").write_text(json.dumps({**description, "file_ending": ".nii.gz"}))
+    (tmp_path / "splits_final.json").write_text(json.dumps([{"train": ["case_0", "case_1"], "val": ["case_2"]}]))
+    ct = [list(fingerprint(opened(tmp_path, spacing_mm=spacing)))[-1] for spacing in (None, [2.0, 3.0, 3.0])]
+    assert ct[0] == ct[1]
+    assert "VOLUMES.INTENSITY_WINDOW [100,300] VOLUMES.INTENSITY_MEAN_STD [" in ct[0]
+    mean, deviation = map(float, ct[0].split("MEAN_STD [")[1].rstrip(")]").split(","))
+    assert (mean, deviation) == pytest.approx((200, 100), abs=0.5)
+
+
+def test_an_unknown_label_is_named_with_its_voxel(tmp_path):
+    root = raw_data(tmp_path)
+    labels = labels_of(0)
+    labels[3, 2, 1] = 7
+    for number in range(3):
+        write_volume(root / "labelsTr" / f"case_{number}.nii.gz", labels)
+    with pytest.raises(UserError, match=r"voxel 1, 2, 3 \(x, y, z from 0\) has the label 7"):
+        opened(root).read(0)
+
+
+def test_labels_of_another_spacing_are_those_of_the_nearest_voxels(tmp_path):
+    root = raw_data(tmp_path, affine=np.diag([1.0, 1.5, 2.0, 1.0]))
+    dataset = opened(root, spacing_mm=[1.0, 3.0, 1.0])  # (depth, height, width)
+    channels, labels = dataset.read(0)
+    stored = dataset.stored_labels(0).array
+    assert labels.array.shape == channels[0].array.shape == (19, 7, 14) and stored.shape == SHAPE
+    for z in range(19):
+        np.testing.assert_array_equal(labels.array[z], stored[min(int(np.rint(z / 2)), 9)][[0, 2, 4, 6, 8, 10, 11]])
+
+
+@pytest.mark.parametrize("angles", [(0, 0, 0), (170, 10, -95), (90, 5, 90)])
+def test_written_labels_lie_where_the_volume_lies(tmp_path, angles):
+    affine = AFFINE.copy()
+    affine[:3, :3] = rotation(np.deg2rad(angles)) @ np.diag([1.0, 1.5, 2.0])
+    labels = labels_of(0)
+    image = nibabel.Nifti1Image(labels.T.astype(np.int16), affine)
+    image.set_sform(affine, 2)
+    image.to_filename(tmp_path / "a.nii.gz")
+    upright, _ = canonical(labels, affine)
+    np.testing.assert_array_equal(as_stored(upright, affine), labels)
+    for source in (str(tmp_path / "a.nii.gz"), None):
+        write_labels(tmp_path / "out.nii.gz", upright, Source(source, Geometry(SHAPE, affine)))
+        written = nibabel.load(tmp_path / "out.nii.gz")
+        np.testing.assert_array_equal(np.asarray(written.dataobj).T, labels)
+        np.testing.assert_allclose(written.affine, affine, atol=1e-5)
+        assert written.get_data_dtype() == np.uint8
+        assert source is None or int(written.header["sform_code"]) == 2
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.5])
+def test_written_labels_of_a_tilted_series_open_in_itk_where_it_puts_the_series(tmp_path, tilt):
+    import SimpleITK
+
+    affine = AFFINE.copy()
+    affine[:3, 2] += tilt * affine[:3, 1]  # each slice begins further in front
+    series = write_series(tmp_path / "anna", voxels(), affine)
+    labels = labels_of(0)
+    upright, _ = canonical(labels, affine)
+    write_labels(tmp_path / "out.nii.gz", upright, Source(str(series), read_header(str(series)).geometry))
+    reader = SimpleITK.ImageSeriesReader()
+    reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(series)))
+    expected, found = reader.Execute(), SimpleITK.ReadImage(str(tmp_path / "out.nii.gz"))
+    np.testing.assert_array_equal(SimpleITK.GetArrayFromImage(found), labels)
+    for value in ("GetOrigin", "GetSpacing", "GetDirection"):
+        np.testing.assert_allclose(getattr(found, value)(), getattr(expected, value)(), atol=1e-4)
+    written = nibabel.load(tmp_path / "out.nii.gz")
+    np.testing.assert_allclose(written.affine, affine, atol=1e-4)  # the sform has the shear
+    assert written.header["sform_code"] and written.header["qform_code"]

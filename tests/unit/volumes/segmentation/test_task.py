@@ -1,0 +1,268 @@
+"""Segmentation of volumes: losses, scores, evaluation on the stored grid, and a whole run."""
+
+import math
+
+import numpy as np
+import paddle
+import pytest
+from support.processes import ROOT
+
+from paddlevit_dist.compare.scores import SORTS
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.volumes.intensities import Intensities
+from paddlevit_dist.volumes.samples import Augmentation, Map, cut_labels
+from paddlevit_dist.volumes.segmentation.dataset import IGNORED
+from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics, surface_distances
+from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
+from paddlevit_dist.volumes.segmentation.samples import Place, SegmentedSamples, collate, volumes_of
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, on_grid
+from paddlevit_dist.volumes.sliding_window import line_weights, mirror_model
+from paddlevit_dist.volumes.store import Decoded
+from paddlevit_dist.volumes.unet3d import UNet3D
+
+PHANTOMS = "configs/volume_unet3d_phantoms.yaml"
+
+
+def surface_of(mask):
+    """Voxels with a face to a voxel outside of the mask, or outside of the volume, by asking each."""
+    found = []
+    for place in np.argwhere(mask):
+        for axis in range(3):
+            for step in (-1, 1):
+                other = place.copy()
+                other[axis] += step
+                if not 0 <= other[axis] < mask.shape[axis] or not mask[tuple(other)]:
+                    found.append(tuple(place))
+    return np.array(sorted(set(found)))
+
+
+def test_surface_distances_are_those_of_all_pairs_of_surface_voxels():
+    """MONAI's two definitions, each distance by looking at every pair."""
+    generator, spacing = np.random.default_rng(3), np.array([2.5, 1.0, 0.7])
+    for _ in range(5):
+        centres = generator.uniform(3, 7, (2, 3))
+        grid = np.indices((9, 11, 12)).transpose(1, 2, 3, 0)
+        masks = [(((grid - centre) / (3.5, 4, 4)) ** 2).sum(axis=-1) < 1 for centre in centres]
+        masks[0] |= generator.random(masks[0].shape) < 0.02
+        surfaces = [surface_of(mask) * spacing for mask in masks]
+        pairs = np.linalg.norm(surfaces[0][:, None] - surfaces[1][None], axis=-1)
+        nearest = [pairs.min(axis=1), pairs.min(axis=0)]
+        average = sum(map(float, np.concatenate(nearest))) / (len(surfaces[0]) + len(surfaces[1]))
+        worst = max(np.percentile(own, 95) for own in nearest)
+        assert surface_distances(*masks, spacing) == pytest.approx((average, worst), abs=1e-9)
+
+
+def one_voxel(*place):
+    mask = np.zeros((5, 6, 7), bool)
+    mask[place] = True
+    return mask
+
+
+@pytest.mark.parametrize(
+    "true, predicted, expected",
+    [
+        (one_voxel(0, 0, 0), one_voxel(0, 0, 0), (0, 0)),
+        (one_voxel(0, 0, 0), one_voxel(4, 0, 6), (math.hypot(4 * 2.5, 6 * 0.7),) * 2),  # both at the border
+        (one_voxel(2, 1, 3), one_voxel(2, slice(1, 3), 3), (1 / 3, 0.95)),  # 0; 0 and 1
+        (np.ones((5, 6, 7), bool), np.ones((5, 6, 7), bool), (0, 0)),  # the end of the volume is a surface
+    ],
+)
+def test_surfaces_of_one_voxel_and_at_the_border(true, predicted, expected):
+    assert surface_distances(true, predicted, np.array([2.5, 1.0, 0.7])) == pytest.approx(expected)
+
+
+def test_dice_per_case_pooled_and_where_labelled():
+    """Three volumes of a line of voxels: a class that is missed, one that is only predicted, one in no volume."""
+    names = ["background", "a", "b", "c"]
+    true = [[0, 1, 1, 1], [1, 1, 0, IGNORED], [0, 0, 2, 2]]
+    found = [[0, 1, 1, 0], [0, 0, 0, 1], [1, 0, 2, 1]]
+    metrics = VolumeMetrics(names)
+    for labels, predicted in zip(true, found):
+        shape = (1, 1, 4)
+        metrics.update(
+            np.array(predicted, np.uint8).reshape(shape), np.array(labels, np.uint8).reshape(shape), np.ones(3)
+        )
+    values = metrics.compute(metrics.state)
+    of_a = [2 * 2 / (3 + 2), 0.0, 0.0]  # missed in the second, only predicted in the third
+    of_b = [2 * 1 / (2 + 1)]
+    assert values["Dice a"] == pytest.approx(np.mean(of_a)) and values["Dice b"] == pytest.approx(np.mean(of_b))
+    assert values["labelled Dice a"] == pytest.approx(np.mean(of_a[:2])) and "Dice c" not in values
+    assert values["Dice"] == pytest.approx((np.mean(of_a) + np.mean(of_b)) / 2)
+    assert values["pooled Dice a"] == pytest.approx(2 * 2 / (5 + 4)) and values["missed"] == 2
+    assert values["assd_mm a"] == pytest.approx((0 + 0 + 1 + 0 + 0) / 5)
+    table = metrics.per_sample()
+    drawn = metrics.resampled(table, np.array([[1.0, 1, 1], [2, 0, 1]]))
+    assert drawn["Dice"][0] == pytest.approx(values["Dice"])
+    assert drawn["Dice a"][1] == pytest.approx((2 * of_a[0] + of_a[2]) / 3)
+    assert metrics.summary(values).startswith("Dice 0.46")
+    assert metrics.kept(table).arrays["sums"].shape == (3, 3, 11)
+
+
+def test_gaussian_weights_are_nnunets_bell():
+    line = line_weights(16, "gaussian")
+    assert line[0] == pytest.approx(math.exp(-((7.5 / 2) ** 2) / 2)) and line.argmax() in (7, 8) and (line > 0).all()
+
+
+def test_mirror_images_are_turned_back_before_the_mean():
+    generator = np.random.default_rng(0)
+    weights = paddle.to_tensor(generator.standard_normal((1, 1, 4, 5, 6)).astype("float32"))
+    windows = generator.standard_normal((2, 1, 4, 5, 6)).astype("float32")
+    found = mirror_model(lambda x: x * weights, [0, 2])(paddle.to_tensor(windows)).numpy()
+    own = weights.numpy()
+    expected = windows * (own + own[:, :, ::-1] + own[..., ::-1] + own[:, :, ::-1, :, ::-1]) / 4
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_maps_come_to_the_stored_grid_as_numpy_interpolates():
+    maps = np.random.default_rng(0).standard_normal((2, 4, 5, 3)).astype("float32")
+    found = on_grid(paddle.to_tensor(maps), (7, 5, 2), np.array([0.5, 1.0, 2.0])).numpy()
+    for label in range(2):
+        for row in range(5):
+            for column, place in enumerate((0, 2)):
+                expected = np.interp(np.arange(7) / 2, np.arange(4), maps[label, :, row, place])
+                np.testing.assert_allclose(found[label, :, row, column], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_classes_are_found_plane_by_plane_as_of_all_maps(monkeypatch):
+    """Of 6 x 7 x 8 voxels that are stored with more planes and fewer columns, by interpolating each class's map."""
+    task = VolumeSegmentation(load([f"-cfg={PHANTOMS}", "VOLUMES.CROP_SIZE", "[6, 7, 8]"]).values)
+    task.class_names = ["background", "a", "b"]
+    maps = np.random.default_rng(0).standard_normal((1, 3, 6, 7, 8)).astype("float32")
+    maps[0, 1, 5, 6, 7] = np.nan
+    place = Place(0, (11, 7, 4), (1.0, 2.0, 6.0), (2.0, 2.0, 3.0))
+    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.task._VALUES_AT_ONCE", 3 * 7 * 4 * 2)
+    found = task.class_map(lambda windows: paddle.to_tensor(maps), paddle.zeros([1, 6, 7, 8]), place).numpy()
+    columns = maps[0, ..., ::2].transpose(0, 2, 3, 1).reshape(-1, 6)
+    lines = np.stack([np.interp(np.arange(11) / 2, np.arange(6), line) for line in columns])
+    expected = lines.reshape(3, 7, 4, 11).transpose(0, 3, 1, 2).argmax(axis=0)
+    expected[8:, 6, 3] = IGNORED  # between a voxel and one that is not finite
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_labels_of_a_turned_crop_are_those_of_the_nearest_voxels():
+    array = np.random.default_rng(1).integers(0, 5, (9, 10, 11)).astype(np.uint8)
+    turn = np.array([[0.9, 0.3, 0.0], [-0.3, 1.1, 0.2], [0.1, -0.2, -0.8]])
+    for centre, matrix in (([4.03, 5.07, 9.11], turn), ([4.0, 5.0, 9.0], np.diag([1.0, -1.0, 1.0]))):
+        centre = np.array(centre)
+        crop = Map(centre, matrix, (5, 7, 5), False)
+        found = cut_labels(array, crop)
+        for place in np.ndindex(crop.size):
+            at = np.rint(crop.centre + matrix @ (np.array(place) - (np.array(crop.size) - 1) / 2)).astype(int)
+            inside = ((at >= 0) & (at < array.shape)).all()
+            assert found[place] == (array[tuple(at)] if inside else 0)
+
+
+def test_a_third_of_the_crops_hold_a_rare_class():
+    dataset = SyntheticOrgans(None, "train", None)
+    samples = SegmentedSamples(dataset, Intensities(("none",)), (6, 6, 6), Augmentation(), 1.0, [2])
+    plain = SegmentedSamples(dataset, Intensities(("none",)), (6, 6, 6))
+    held = [
+        np.mean([4 in one.sample(0, np.random.default_rng(seed))["labels"] for seed in range(100)])
+        for one in (samples, plain)
+    ]
+    assert held[0] > 0.2 > 0.1 > held[1]
+    crop = samples.sample(0, np.random.default_rng(5))
+    decoded, labels = dataset.read(0)
+    assert crop["volume"].shape == (1, 6, 6, 6) and crop["labels"].dtype == np.uint8
+    bone = decoded[0].array[labels.array == 2].mean()
+    assert bone > 500 > decoded[0].array[labels.array == 3].mean()
+
+
+@pytest.mark.parametrize("kind, expected", [("none", [-5, 0, 8]), ("percentiles", [-6 / 4, -1 / 4, 7 / 4])])
+def test_intensities_become_what_the_key_says(kind, expected):
+    decoded = Decoded(np.array([-5, 0, 8], np.int16), None, (1.0, 5.0), (2.0, 4.0))
+    np.testing.assert_allclose(Intensities((kind,)).scaling(0, decoded)(decoded.array), expected)
+    both = Intensities(("ct", "z_score"), (-4, 4), (1.0, 2.0))
+    np.testing.assert_allclose(both.scaling(0, decoded)(decoded.array), [-2.5, -0.5, 1.5])
+    np.testing.assert_allclose(both.scaling(1, decoded)(decoded.array), [-7 / 4, -0.5, 1.5])
+
+
+def test_losses_are_weighted_means_of_levels(tmp_path):
+    """Cross-entropy and Dice of two levels, as loops over logits."""
+    config = load([f"-cfg={PHANTOMS}", "VOLUMES.DICE_WEIGHT", "0.5"]).values
+    task = VolumeSegmentation(config)
+    task.class_names = ["background", "a", "b"]
+    generator = np.random.default_rng(0)
+    logits = [generator.standard_normal((2, 3, n, n, n)).astype("float32") for n in (4, 2)]
+    labels = generator.integers(0, 3, (2, 4, 4, 4)).astype(np.uint8)
+    labels[0, 0] = IGNORED
+    labels[1][labels[1] == 2] = 1
+    batch = {"volume": paddle.zeros([1]), "labels": paddle.to_tensor(labels)}
+    terms = task.train_step(lambda volume: [paddle.to_tensor(own) for own in logits], batch, Step(1, 0, 1))
+    counts = task.counts({"labels": labels})
+    assert list(terms) == list(counts) == ["cross_entropy", "dice", "cross_entropy 1/2", "dice 1/2"]
+    for level, own in enumerate(logits):
+        part = labels[:, :: 2**level, :: 2**level, :: 2**level]
+        shares = np.exp(own) / np.exp(own).sum(axis=1, keepdims=True)
+        entropies, dice = [], []
+        for row in range(2):
+            known = part[row] != IGNORED
+            for place in np.argwhere(known):
+                entropies.append(-np.log(shares[(row, part[row][tuple(place)], *place)]))
+            for label in (1, 2):
+                is_true = part[row] == label
+                if is_true.any():
+                    of_class = shares[row, label]
+                    overlap = of_class[is_true].sum()
+                    dice.append(1 - 2 * overlap / (of_class[known].sum() + is_true.sum()))
+        end, weight = " 1/2" if level else "", (1 / 3 if level else 2 / 3)
+        for name, parts, own_weight in (("cross_entropy", entropies, weight), ("dice", dice, weight / 2)):
+            term = terms[name + end]
+            assert float(term.sum) == pytest.approx(sum(parts), rel=1e-4) and term.weight == pytest.approx(own_weight)
+            assert float(term.count) == counts[name + end] == len(parts)
+
+
+def test_levels_of_the_network_have_heads_in_training_only():
+    paddle.seed(0)
+    model = UNet3D(3, in_channels=2, width=2, depth=3, norm="instance", activation="leaky_relu", supervised=1)
+    volume = paddle.rand([1, 2, 9, 8, 10])
+    assert [own.shape[2:] for own in model(volume)] == [[9, 8, 10], [5, 4, 5]]
+    names = sorted(name for group in model.layer_groups() for name in group)
+    assert names == sorted(name for name, _ in model.named_parameters())
+    model.eval()
+    assert model(volume).shape == [1, 3, 9, 8, 10]
+
+
+def test_a_volume_is_segmented_alike_in_any_batch():
+    dataset = SyntheticOrgans(None, "val", None)
+    samples = SegmentedSamples(dataset, Intensities(("percentiles",)))
+    found = [samples.sample(index, np.random.default_rng(0)) for index in range(2)]
+    for place, volume, labels in volumes_of(collate(found)):
+        np.testing.assert_array_equal(volume, found[place.index]["volume"])
+        np.testing.assert_array_equal(labels, dataset.stored_labels(place.index).array)
+
+
+def test_figures_images_exports_and_comparisons_of_phantoms():
+    """A network that calls everything brain: its scores stand in the tables, its worst volume in the gallery."""
+    config = load([f"-cfg={ROOT}/{PHANTOMS}"]).values
+    task = VolumeSegmentation(config)
+    dataset = SyntheticOrgans(None, "val", None)
+    task.class_names, task.numbers = dataset.class_names, dataset.numbers
+    task.channels, task.spacing = dataset.channels, dataset.spacing
+    samples = SegmentedSamples(dataset, Intensities(("percentiles",)))
+    metrics, records = task.build_metrics(), []
+    for index in range(2):
+        labels = dataset.stored_labels(index).array
+        records.append((index, metrics.update(np.full_like(labels, 3), labels, dataset.spacing)))
+
+    def brain(windows):
+        return paddle.concat([windows * 0 + float(label == 3) for label in range(5)], axis=1)
+
+    table, volumes, gallery = task.figures(samples, records, brain)
+    values = metrics.compute(metrics.state)
+    own = {row[0]: row[1:] for row in table.rows}
+    assert own["brain"][0] == pytest.approx(values["Dice brain"], abs=1e-4) and own["bone"][0] == 0
+    share = np.mean([2 * own / (own + 40 * 48 * 48) for own in (record[2, 5] for _, record in records)])
+    assert values["Dice brain"] == pytest.approx(share) and values["missed"] == 6 and len(volumes.rows) == 2
+    assert len(gallery.images) == 2 and gallery.images[0][0].shape[0] % 2 == 0
+    drawn, caption = task.evaluation_images(samples, [0])[0]
+    assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
+    assert task.export_parts().about["classes"] == dataset.class_names
+    kept = metrics.kept(metrics.per_sample())
+    sort = SORTS[kept.kind]
+    assert sort.fits(kept.arrays, 2, 4)
+    again = sort.recompute([kept.arrays], kept.classes)(np.ones((1, 2)))
+    assert {name: own[0] for name, own in again.items() if np.isfinite(own[0])} == pytest.approx(
+        {name: own for name, own in values.items() if name != "missed"}
+    )

@@ -1,0 +1,194 @@
+"""DICOM series folders, against SimpleITK's own reader, and what is said about folders without exactly one series."""
+
+import sys
+
+import numpy as np
+import pytest
+from support.volume_files import AFFINE, LPS, SHAPE, told, voxels, world, write_landmarks, write_series, write_volume
+
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
+from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume
+
+SLICES = SHAPE[0]
+
+
+def test_a_series_is_what_simpleitk_reads(tmp_path):
+    import SimpleITK
+
+    folder = write_series(tmp_path / "anna", voxels())
+    reader = SimpleITK.ImageSeriesReader()
+    reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(folder)))
+    image = reader.Execute()
+    array, header = read_volume(folder)
+    assert np.array_equal(array, SimpleITK.GetArrayFromImage(image)) and array.dtype == np.int16
+    for voxel in [(0, 0, 0), (13, 0, 9), (5, 11, 2)]:  # x, y, z
+        place = np.array(image.TransformIndexToPhysicalPoint(voxel)) * [-1, -1, 1]
+        np.testing.assert_allclose(header.geometry.world(np.array(voxel[::-1], dtype=float)), place, atol=1e-3)
+
+
+def test_places_order_the_slices_not_names_and_other_files_are_passed_over(tmp_path):
+    names = [f"IM{number}" for number in np.random.default_rng(0).permutation(SLICES)]  # no suffix
+    folder = write_series(tmp_path / "anna", voxels(), names=names)
+    (folder / "notes.txt").write_text("looked at by Ben\n" * 20)
+    (folder / ".DS_Store").write_bytes(b"\0" * 200)
+    (folder / "DICOMDIR").write_bytes(b"\0" * 128 + b"DICM" + b"\0" * 40)
+    array, header = read_volume(folder)
+    assert np.array_equal(array, voxels())
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+
+
+def test_a_tilted_gantry_keeps_every_voxel_in_place(tmp_path):
+    sheared = np.diag([1.0, 1.5, 2.0, 1.0])
+    sheared[1, 2] = 0.5  # each slice begins half a millimetre further in front
+    _, header = read_volume(write_series(tmp_path / "anna", voxels(), sheared))
+    np.testing.assert_allclose(header.geometry.affine, sheared, atol=1e-6)
+
+
+def test_each_slice_has_its_own_slope(tmp_path):
+    tags = [{"0028|1052": "-100", "0028|1053": f"{1 + number}"} for number in range(SLICES)]
+    folder = write_series(tmp_path / "anna", voxels().clip(-30, 30), tags=tags)
+    stored = voxels().clip(-30, 30)
+    # The writer divides by slope and intercept, rounding; reading multiplies again.
+    np.testing.assert_allclose(read_volume(folder)[0], stored, atol=SLICES)
+    first = read_volume(folder)[0]
+    assert len(np.unique((first[-1] + 100) % SLICES)) == 1  # whole multiples of the last slice's slope
+
+
+def test_positions_that_were_rounded_are_evenly_spaced(tmp_path):
+    tags = [{"0020|0032": f"0\\0\\{round(0.625 * number, 1)}"} for number in range(SLICES)]
+    header = read_header(write_series(tmp_path / "anna", voxels(), np.eye(4), tags=tags))
+    assert header.geometry.spacing[0] == pytest.approx(0.625, abs=0.01)
+
+
+def with_slices(folder, numbers, **more):
+    """The slices of these numbers, in this order, where they lie in the whole head."""
+    names = [f"{place:03d}.dcm" for place in range(len(numbers))]
+    tags = [{"0020|0032": "\\".join(f"{v:.6f}" for v in (LPS @ AFFINE @ [0, 0, n, 1.0])[:3])} for n in numbers]
+    array = np.stack([voxels()[int(number)] for number in numbers])
+    return write_series(folder, array, tags=tags, names=names, **more)
+
+
+def test_several_series_are_listed(tmp_path):
+    write_series(tmp_path / "anna", voxels(), uid="1.2.3.4")
+    other = [f"b{number}" for number in range(3)]
+    write_series(tmp_path / "anna", voxels()[:3], uid="1.2.3.5", names=other, tags=[{"0008|103e": "scout"}] * 3)
+    message = told(read_header, tmp_path / "anna")
+    assert message.startswith(f"{tmp_path / 'anna'} holds 2 DICOM series")
+    assert "1.2.3.4 'head', 10 files from 000.dcm" in message and "1.2.3.5 'scout', 3 files from b0" in message
+
+
+@pytest.mark.parametrize(
+    "numbers, message",
+    [
+        ([0, 1, 2, 3, 5, 6, 7], "not evenly spaced: 4 mm from 003.dcm to 004.dcm, 2 mm mostly; is one missing?"),
+        ([0, 1, 2, 3, 4, 5, 8], "8 mm"),
+        ([0, 1, 2, 2, 3, 4], "002.dcm and 003.dcm lie at the same place"),
+        ([0], "one DICOM slice only"),
+    ],
+)
+def test_slices_that_are_missing_or_there_twice_are_told(tmp_path, numbers, message):
+    expected = "6 mm from 005.dcm to 006.dcm" if message == "8 mm" else message
+    assert expected in told(read_header, with_slices(tmp_path / "anna", numbers))
+
+
+def test_slices_of_other_size_or_direction_are_told(tmp_path):
+    folder = write_series(tmp_path / "size", voxels())
+    write_series(folder, voxels()[:1, :-2], names=["scout.dcm"])
+    assert "000.dcm and scout.dcm have 14 x 12 and 14 x 10 voxels" in told(read_header, folder)
+    folder = write_series(tmp_path / "direction", voxels(), np.eye(4))
+    write_series(folder, voxels()[:1], names=["scout.dcm"], tags=[{"0020|0037": "1\\0\\0\\0\\0\\-1"}])
+    assert "000.dcm and scout.dcm differ in direction" in told(read_header, folder)
+
+
+def test_damaged_slices_and_folders_without_any_are_told(tmp_path):
+    folder = write_series(tmp_path / "anna", voxels())
+    whole = (folder / "004.dcm").read_bytes()
+    (folder / "004.dcm").write_bytes(whole[:-50])
+    message = told(read_volume, folder)
+    assert "004.dcm cannot be read as a DICOM slice (element (7fe0,0010) announces 336 bytes, 286 are left)" in message
+    (tmp_path / "empty" / "series1").mkdir(parents=True)
+    assert "holds no DICOM slices, only folders (series1, ...)" in told(read_header, tmp_path / "empty")
+
+
+def test_colours_are_told(tmp_path):
+    import SimpleITK
+
+    (tmp_path / "anna").mkdir()
+    image = SimpleITK.GetImageFromArray(np.zeros((1, 4, 5, 3), dtype=np.uint8), isVector=True)
+    SimpleITK.WriteImage(image, str(tmp_path / "anna" / "a.dcm"))
+    assert "a.dcm: voxels are colours of 3 numbers" in told(read_header, tmp_path / "anna")
+
+
+def test_a_slice_without_a_place_is_told(tmp_path):
+    folder = write_series(tmp_path / "anna", voxels())
+    content = (folder / "003.dcm").read_bytes()
+    assert b"\x20\x00\x32\x00" in content  # its position becomes a tag that nobody knows
+    (folder / "003.dcm").write_bytes(content.replace(b"\x20\x00\x32\x00", b"\x20\x00\x33\x00", 1))
+    assert "003.dcm does not say where its slice lies (no Image Position)" in told(read_header, folder)
+
+
+def test_folders_are_cases_if_they_hold_dicom_or_have_landmarks(tmp_path):
+    write_series(tmp_path / "anna.01", voxels()[:2], names=["a", "b"])
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "text").write_text("nothing")
+    (tmp_path / ".hidden").mkdir()
+    assert [case_name(path) for path in list_volumes(tmp_path)] == ["anna.01"]
+    write_landmarks(tmp_path / "notes.csv", {"nose": (1, 2, 3)})
+    assert [case_name(path) for path in list_volumes(tmp_path)] == ["anna.01", "notes"]
+    write_volume(tmp_path / "anna.01.nii")
+    assert "have one name" in told(list_volumes, tmp_path)
+
+
+def test_loose_dicom_files_are_told(tmp_path):
+    write_series(tmp_path / "train", voxels())
+    message = told(Landmarks, str(tmp_path), "train", tmp_path / "cache", Options())
+    assert "holds no volumes but loose DICOM files (put each series into a folder of its own)" in message
+    write_volume(tmp_path / "train" / "case.npz")
+    write_landmarks(tmp_path / "train" / "case.csv", {"nose": world((3, 4, 5)), "chin": None})
+    write_landmarks(tmp_path / "train" / "anna.csv", {"nose": (1, 2, 3)})
+    notices = Landmarks(str(tmp_path), "train", tmp_path / "cache", Options()).notices
+    assert [notice.replace(str(tmp_path), "") for notice in notices] == [
+        "note: /train: no volume belongs to anna.csv; not used",
+        "note: /train holds loose DICOM files (put each series into a folder of its own); not used",
+        "note: /train: no volume has a position of chin: it cannot be learned",
+    ]
+
+
+@pytest.mark.parametrize("name, library", [("anna", "SimpleITK"), ("anna.mha", "SimpleITK"), ("anna.nii", "nibabel")])
+def test_a_missing_library_is_told_with_how_to_install_it(tmp_path, monkeypatch, name, library):
+    path = write_volume(tmp_path / name)
+    monkeypatch.setitem(sys.modules, library, None)
+    message = told(read_header, path)
+    assert f"{name}: this needs {library}: pip install '.[volumes]'" in message
+
+
+def test_a_link_to_a_slice_that_is_gone_is_told(tmp_path):
+    folder = write_series(tmp_path / "anna", voxels())
+    (folder / "004.dcm").unlink()
+    (folder / "004.dcm").symlink_to(tmp_path / "nowhere")
+    assert "004.dcm cannot be read" in told(read_header, folder)
+
+
+def test_a_series_is_decoded_anew_when_a_slice_changes(tmp_path):
+    def dataset() -> Landmarks:
+        return Landmarks(str(tmp_path), "train", tmp_path / "cache", Options())
+
+    write_series(tmp_path / "train" / "anna", voxels())
+    x, y, z = world((3, 4, 5))
+    write_landmarks(tmp_path / "train" / "anna.csv", {"nose": (-x, -y, z)})
+    assert np.array_equal(dataset().volume(0).array, voxels())
+    write_series(tmp_path / "train" / "anna", voxels(1))
+    assert np.array_equal(dataset().volume(0).array, voxels(1))
+
+
+@pytest.mark.parametrize("header, voxel_file", [("anna.mhd", "anna.raw"), ("anna.nhdr", "anna.raw")])
+def test_voxels_beside_their_header_count_as_changed_too(tmp_path, header, voxel_file):
+    path = write_volume(tmp_path / "train" / header)
+    write_landmarks(tmp_path / "train" / "anna.json", {"nose": [0, 0, 0]})
+    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", Options(landmark_units="voxel"))
+    assert np.array_equal(dataset.volume(0).array, voxels())
+    kept = path.read_bytes(), path.stat().st_mtime_ns
+    write_volume(tmp_path / "other" / header, voxels(1))
+    (path.parent / voxel_file).write_bytes((tmp_path / "other" / voxel_file).read_bytes())
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == kept
+    assert np.array_equal(dataset.volume(0).array, voxels(1))

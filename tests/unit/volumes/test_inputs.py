@@ -1,0 +1,102 @@
+"""Volumes to be predicted: which are found; one head in any format has its landmarks in one place."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+from support.volume_files import AFFINE, voxels, write_series, write_volume
+
+from paddlevit_dist import settings
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.volumes.inputs import find_volumes
+from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
+
+TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
+TINY += ["VOLUMES.CROP_SIZE", "[8,8,8]", "-dataset=landmarks", "-eval", "-pretrained=x"]
+NAMES = ("chin", "nose")
+
+
+def recalled(*arguments, spacing=(2.0, 1.5, 1.0)):
+    task = LandmarkDetection(settings.load([*TINY, *arguments]).values)
+    task.set_up_from(TrainedMeta(2, NAMES, {"spacing_mm": list(spacing), "landmarks": list(NAMES)}))
+    return task
+
+
+def predicted(task, inputs):
+    model = task.build_model()
+    model.eval()
+    results = []
+    for index in range(len(inputs)):
+        sample = inputs.sample(index, np.random.default_rng(0))
+        task.check_sample(sample)
+        batch = {name: paddle.to_tensor(values) for name, values in task.collate([sample]).items()}
+        results += task.predict_step(model, batch)
+    return results
+
+
+def test_volumes_are_found_in_folders_of_any_depth(tmp_path):
+    write_volume(tmp_path / "b.nii.gz")
+    write_series(tmp_path / "patient" / "study" / "series", voxels())
+    write_volume(tmp_path / "patient" / "a.mha")
+    (tmp_path / "patient" / "a.csv").write_text("name,x,y,z\n")
+    (tmp_path / "empty").mkdir()
+    files, unreadable = find_volumes(
+        [str(tmp_path), str(tmp_path / "empty"), str(tmp_path / "patient" / "a.csv"), "none"]
+    )
+    assert files == [str(tmp_path / name) for name in ("b.nii.gz", "patient/a.mha", "patient/study/series")]
+    assert [reason.split(":")[0] for _, reason in unreadable] == [
+        "the folder holds no volumes",
+        "not a volume by its name",
+        "no such file or folder",
+    ]
+
+
+def test_one_head_in_every_format_has_its_landmarks_in_one_place(tmp_path):
+    names = ["a.nii.gz", "b.npz", "c.mha", "d.nrrd", "e"]
+    for name in names:
+        write_volume(tmp_path / name)
+    (tmp_path / "f.nii.gz").write_bytes(b"no volume")
+    task = recalled()
+    paddle.seed(0)
+    inputs = task.open_inputs([str(tmp_path)], tmp_path)
+    assert list(inputs.names) == [str(tmp_path / name) for name in ("a.nii.gz", "b.npz", "c.mha", "d.nrrd", "e")]
+    assert [path for path, _ in inputs.unreadable] == [str(tmp_path / "f.nii.gz")]
+    output = tmp_path / "output"
+    output.mkdir()
+    writer, places = task.prediction_writer(output, inputs), []
+    for index, found in enumerate(predicted(task, inputs)):
+        rows = task.prediction_rows(found)
+        assert [row["landmark"] for row in rows] == list(NAMES)
+        assert {row["world"] for row in rows} == {"RAS" if index < 2 else "LPS"}
+        sign = 1 if index < 2 else -1
+        places.append([(sign * row["x_mm"], sign * row["y_mm"], row["z_mm"]) for row in rows])
+        files = writer.write(index, found)
+        stored = json.loads((output / files["mrk_json"]).read_text())["markups"][0]
+        assert stored["coordinateSystem"] == rows[0]["world"]
+        assert [point["position"] for point in stored["controlPoints"]] == [
+            [row["x_mm"], row["y_mm"], row["z_mm"]] for row in rows
+        ]
+        with Image.open(output / files["picture"]) as drawn:
+            assert 200 < min(drawn.size)
+        assert (output / files["fcsv"]).is_file()
+    np.testing.assert_allclose(places, np.broadcast_to(places[0], np.shape(places)), atol=0.02)
+
+
+def test_another_spacing_is_resampled_and_the_trained_one_is_not(tmp_path):
+    write_volume(tmp_path / "a.npz")
+    as_stored = recalled().open_inputs([str(tmp_path)], tmp_path).sample(0, np.random.default_rng(0))
+    assert as_stored["volume"].shape == (1, 10, 12, 14)
+    coarser = recalled(spacing=(4.0, 1.5, 1.0)).open_inputs([str(tmp_path)], tmp_path)
+    assert coarser.sample(0, np.random.default_rng(0))["volume"].shape == (1, 6, 12, 14)
+    rounded = recalled(spacing=(2.006, 1.496, 1.003)).open_inputs([str(tmp_path)], tmp_path)  # as weights keep lengths
+    assert np.array_equal(rounded.sample(0, np.random.default_rng(0))["volume"], as_stored["volume"])
+    assert AFFINE.shape == as_stored["affine"].shape
+
+
+def test_weights_that_say_nothing_of_their_spacing_are_refused():
+    task = LandmarkDetection(settings.load(TINY).values)
+    with pytest.raises(UserError, match="do not say which landmarks they find at which spacing"):
+        task.set_up_from(TrainedMeta(2, NAMES))

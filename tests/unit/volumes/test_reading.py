@@ -1,0 +1,268 @@
+"""Volume and landmark files: what is read, and what is said about damaged ones."""
+
+import numpy as np
+import pytest
+from support.volume_files import AFFINE, SHAPE, told, voxels, write_landmarks, write_volume
+
+from paddlevit_dist.volumes import landmark_files
+from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume, remarks_on
+
+
+def test_an_npy_has_voxels_of_a_millimetre(tmp_path):
+    array, header = read_volume(write_volume(tmp_path / "case.npy"))
+    assert np.array_equal(array, voxels()) and np.array_equal(header.geometry.affine, np.eye(4))
+
+
+def test_an_npz_may_give_spacing_in_array_order(tmp_path):
+    np.savez(tmp_path / "case.npz", volume=voxels(), spacing=[3.0, 2.0, 1.0])
+    assert read_header(tmp_path / "case.npz").geometry.spacing.tolist() == [3.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["case.nii.gz", "case.npz", "case.mha", "case.nrrd"])
+def test_a_truncated_file_is_named(tmp_path, name):
+    path = write_volume(tmp_path / name)
+    path.write_bytes(path.read_bytes()[:300])
+    message = told(read_volume, path)
+    assert str(path) in message and "Copy it again" in message
+
+
+@pytest.mark.parametrize("name", ["case.nii", "case.npz", "case.npy", "case.mha", "case.nrrd"])
+def test_a_fourth_dimension_is_refused_before_the_voxels_are_read(tmp_path, name):
+    path = tmp_path / name
+    series = np.zeros((3, 4, 5, 6), dtype=np.float32)
+    if name.endswith((".mha", ".nrrd")):
+        import SimpleITK
+
+        SimpleITK.WriteImage(SimpleITK.GetImageFromArray(series, isVector=False), str(path))
+    else:
+        write_volume(path, series)
+    assert "4 dimensions (3, 4, 5, 6), expected 3" in told(read_header, path)
+
+
+def test_voxels_that_are_no_numbers_are_counted(tmp_path):
+    array = voxels().astype(np.float32)
+    array[1, 2, 3] = np.nan
+    array[4, 5, 6] = np.inf
+    path = write_volume(tmp_path / "case.nii.gz", array)
+    message = told(read_volume, path)
+    assert f"{path}: 2 of 1,680 voxels are not finite" in message
+
+
+def test_a_singular_affine_is_told(tmp_path):
+    flat = AFFINE.copy()
+    flat[:3, 1] = flat[:3, 0]
+    np.savez(tmp_path / "case.npz", volume=voxels(), affine=flat)
+    assert "case.npz: the affine is singular" in told(read_header, tmp_path / "case.npz")
+
+
+def test_colours_unknown_suffixes_and_missing_files_are_told(tmp_path):
+    np.savez(tmp_path / "colour.npz", volume=np.zeros((3, 3, 3), dtype=np.complex64))
+    assert "voxels are complex64" in told(read_volume, tmp_path / "colour.npz")
+    np.savez(tmp_path / "other.npz", scan=np.zeros((3, 3, 3)))
+    assert "no array named 'volume'" in told(read_volume, tmp_path / "other.npz")
+    assert "not a volume; expected one of .nii.gz" in told(read_volume, tmp_path / "case.dcm")
+    assert "no such file" in told(read_volume, tmp_path / "none.nii")
+
+
+def test_names_and_lists_of_volumes(tmp_path):
+    for name in ("b.nii.gz", "a.NRRD", "note.txt", "._b.nii.gz"):
+        (tmp_path / name).write_bytes(b"")
+    assert [case_name(path) for path in list_volumes(tmp_path)] == ["a", "b"]
+    (tmp_path / "b.mha").write_bytes(b"")
+    assert "b.nii.gz and b.mha have one name" in told(list_volumes, tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_landmarks_with_missing_ones(tmp_path, suffix):
+    file = write_landmarks(tmp_path / f"case{suffix}", {"nose": (1.5, -2.0, 3e1), "chin": None})
+    positions, space = landmark_files.read(str(file))
+    assert space is None and positions["nose"].tolist() == [1.5, -2.0, 30.0] and positions["chin"] is None
+
+
+def test_other_forms_of_the_same(tmp_path):
+    (tmp_path / "case.json").write_text('{"landmarks": [{"name": "nose", "x": 1, "y": 2, "z": 3}, {"name": "chin"}]}')
+    assert landmark_files.read(str(tmp_path / "case.json")).positions["nose"].tolist() == [1, 2, 3]
+    (tmp_path / "case.csv").write_text("\ufeffZ, Name ,x,y,confidence\n3,nose,1,2,0.5\nnan,chin,1,2,0.5\n", "utf-8")
+    positions = landmark_files.read(str(tmp_path / "case.csv")).positions
+    assert positions["nose"].tolist() == [1, 2, 3] and positions["chin"] is None
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("case.csv", "name,x,y\nnose,1,2\n", "line 1: no column z"),
+        ("case.csv", "", "line 1: no column name, x, y, z"),
+        ("case.csv", "name,x,y,z\nnose,1,2,three\n", "line 2: z of landmark 'nose' is 'three', expected a number"),
+        ("case.csv", "name,x,y,z\nnose,1,2,3\nnose,1,2,3\n", "line 3: landmark 'nose' appears twice"),
+        ("case.csv", "name,x,y,z\nnose,1,5,2,0,3,0\n", "line 2: more values than the header has columns"),
+        ("case.csv", "name,x,y,z\n,1,2,3\n", "line 2: the landmark has no name"),
+        ("case.csv", "name,x,y,z\nnose,1,2,inf\n", "z of landmark 'nose' is infinite"),
+        ("case.csv", "name,x,y,z\nnose,,,\n", "no landmark has a position"),
+        ("case.csv", "name,x,y,z\n", "no landmark has a position"),
+        ("case.json", '{"nose": [1, 2', "line 1: not valid JSON"),
+        ("case.json", '{"nose": [1, 2]}', "landmark 'nose' is [1, 2], expected three numbers"),
+        ("case.json", "[1, 2]", "expected {"),
+        ("case.json", "[" * 100_000, "nested too deeply; expected {"),
+        ("case.json", '{"nose": [true, 2, 3]}', "x of landmark 'nose' is True, expected a number"),
+        ("case.csv", "name;x;y;z\nnose;1;2;3\n", "columns are separated by ';': save it with commas"),
+        ("case.csv", "name\tx\ty\tz\nnose\t1\t2\t3\n", "columns are separated by tabs: save it with commas"),
+        ("case.json", '{"nose": [1, 2, 3], "nose": [4, 5, 6]}', "'nose' appears twice"),
+    ],
+)
+def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    told_message = told(landmark_files.read, str(tmp_path / name))
+    assert str(tmp_path / name) in told_message and message in told_message
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le"])
+def test_text_in_another_encoding_is_told(tmp_path, encoding):
+    file = tmp_path / "case.csv"
+    file.write_text("name,x,y,z\nn\u00e4se,1,2,3\n", encoding)
+    assert told(landmark_files.read, str(file)) == f"{file} is not UTF-8 text; save it as UTF-8"
+
+
+@pytest.mark.parametrize("suffix", [".CSV", ".JSON", ".Csv"])
+def test_landmark_files_in_capitals_are_found(tmp_path, suffix):
+    written = write_landmarks(tmp_path / f"written{suffix.lower()}", {"nose": (1, 2, 3)})
+    file = written.rename(tmp_path / f"case{suffix}")
+    assert landmark_files.find(str(tmp_path), "case") == str(file)
+    assert landmark_files.list_files(str(tmp_path)) == [file.name] and landmark_files.case_of(file.name) == "case"
+    assert landmark_files.read(str(file)).positions["nose"].tolist() == [1, 2, 3]
+
+
+def test_one_landmark_file_that_is_there_under_two_spellings_is_one(tmp_path):
+    written = write_landmarks(tmp_path / "case.csv", {"nose": (1, 2, 3)})
+    (tmp_path / "case.CSV").hardlink_to(written)  # as a file system that ignores case shows it
+    assert landmark_files.find(str(tmp_path), "case") == str(written)
+
+
+@pytest.mark.parametrize("name", ["case.NII", "case.NII.GZ", "case.MHA", "case.MHD", "case.NRRD", "case.NHDR"])
+def test_volumes_in_capitals_are_read(tmp_path, name):
+    path = write_volume(tmp_path / name.lower()).rename(tmp_path / name)
+    array, header = read_volume(path)
+    assert np.array_equal(array, voxels())
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["case.mhd", "case.nhdr"])
+def test_missing_voxels_of_a_header_are_named_before_they_are_read(tmp_path, name):
+    path = write_volume(tmp_path / name)
+    (data,) = [file for file in tmp_path.iterdir() if file != path]
+    data.unlink()
+    assert f"{path}: its voxels are in {data}, which is no file" in told(read_header, path)
+
+
+@pytest.mark.parametrize("name", ["case.mha", "case.mhd", "case.nrrd"])
+def test_too_few_voxels_are_one_line_with_the_files_name_and_the_librarys_reason(tmp_path, name):
+    path = write_volume(tmp_path / name)
+    longest = max(tmp_path.iterdir(), key=lambda file: file.stat().st_size)
+    longest.write_bytes(longest.read_bytes()[:-500])
+    message = told(read_volume, path)
+    assert message.startswith(f"{path} cannot be read as a volume (") and "Copy it again" in message
+    assert ".cxx" not in message  # the library's own source files
+
+
+def write_nifti(path, affine=AFFINE, unit="mm", code=1):
+    import nibabel
+
+    image = nibabel.Nifti1Image(voxels().T, affine)
+    image.header.set_xyzt_units(unit)
+    image.set_sform(affine, code)
+    image.set_qform(affine, code)
+    image.to_filename(path)
+    return path
+
+
+def test_a_nifti_without_an_orientation_is_remarked(tmp_path):
+    header = read_header(write_nifti(tmp_path / "case.nii", code=0))
+    (remark,) = header.remarks
+    assert remark.startswith("no orientation in the header (sform_code and qform_code are 0): laid with x to the left")
+    assert np.array_equal(np.sign(np.diag(header.geometry.affine)), [-1, 1, 1, 1])
+    np.testing.assert_allclose(header.geometry.world((np.array(SHAPE) - 1) / 2), 0.0, atol=1e-5)  # the middle
+
+
+def test_two_places_of_a_nifti_are_remarked_where_they_differ(tmp_path):
+    import nibabel
+
+    other = AFFINE.copy()
+    other[0, 3] += 3.0
+    for name, form in (("same", AFFINE), ("other", other)):
+        image = nibabel.Nifti1Image(np.zeros(SHAPE[::-1], np.uint8), AFFINE)
+        image.set_sform(AFFINE, 1)
+        image.set_qform(form, 1)
+        image.to_filename(tmp_path / f"{name}.nii")
+    assert read_header(tmp_path / "same.nii").remarks == ()
+    header = read_header(tmp_path / "other.nii")
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+    (line,) = remarks_on({str(tmp_path / name): header for name in ("other.nii", "again.nii")})
+    assert (
+        "other.nii and 1 more: sform and qform in the header lay its voxels at different places: the sform is" in line
+    )
+
+
+@pytest.mark.parametrize("unit, factor", [("meter", 1000.0), ("micron", 0.001)])
+def test_lengths_of_a_nifti_in_other_units_are_converted(tmp_path, unit, factor):
+    header = read_header(write_nifti(tmp_path / "case.nii", np.diag([1 / factor] * 3 + [1.0]) @ AFFINE, unit))
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, rtol=1e-5)
+    (remark,) = header.remarks
+    assert unit[:5] in remark.replace("metre", "meter") and "converted to millimetres" in remark
+
+
+def test_ordinary_niftis_stay_as_they_are(tmp_path):
+    for unit in ("mm", "unknown"):
+        header = read_header(write_nifti(tmp_path / "case.nii", unit=unit))
+        assert header.remarks == () and np.array_equal(header.geometry.affine, AFFINE.astype(np.float32))
+
+
+def test_an_unknown_unit_of_a_nifti_is_told(tmp_path):
+    path = write_nifti(tmp_path / "case.nii")
+    content = bytearray(path.read_bytes())
+    content[123] = 5  # xyzt_units
+    path.write_bytes(content)
+    assert f"{path}: xyzt_units names the unknown unit of length 5; write 2 (mm)" in told(read_header, path)
+
+
+def test_an_nrrd_without_a_space_is_remarked(tmp_path):
+    path = write_volume(tmp_path / "case.nrrd")
+    assert read_header(path).remarks == ()
+    content = path.read_bytes().replace(b"space: left-posterior-superior", b"space dimension: 3")
+    path.write_bytes(content)
+    header = read_header(path)
+    assert "(no line 'space:'): laid as LPS" in header.remarks[0]
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+
+
+def test_a_volume_has_exactly_one_landmark_file(tmp_path):
+    message = told(landmark_files.find, str(tmp_path), "case")
+    assert "volume case in" in message and "case.fcsv or case.mrk.json" in message
+    for suffix in (".csv", ".mrk.json"):
+        write_landmarks(tmp_path / f"case{suffix}", {"nose": (1, 2, 3)})
+    assert "2 files of landmarks (case.csv, case.mrk.json)" in told(landmark_files.find, str(tmp_path), "case")
+
+
+@pytest.mark.parametrize("name", ["case.mha", "case.nrrd"])
+def test_a_single_time_point_is_a_volume(tmp_path, name):
+    import SimpleITK
+
+    series = SimpleITK.JoinSeries(SimpleITK.ReadImage(str(write_volume(tmp_path / "volume.mha"))))
+    SimpleITK.WriteImage(series, str(tmp_path / name))
+    array, header = read_volume(tmp_path / name)
+    assert np.array_equal(array, voxels())
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+
+
+def test_an_nrrd_that_counts_to_the_right_lies_where_it_says(tmp_path):
+    """The format names its own axes; the library turns them into LPS."""
+    path = write_volume(tmp_path / "case.nrrd")
+    head, data = path.read_bytes().split(b"\n\n", 1)
+    assert b"space: left-posterior-superior" in head
+    path.write_bytes(head.replace(b"left-posterior", b"right-anterior") + b"\n\n" + data)
+    turned = np.diag([-1.0, -1.0, 1.0, 1.0]) @ AFFINE
+    np.testing.assert_allclose(read_header(path).geometry.affine, turned, atol=1e-5)
+
+
+@pytest.mark.parametrize("spacing", [[1.0, 2.0], [1.0, -1.0, 2.0], [1.0, np.nan, 2.0]])
+def test_spacing_that_is_none_is_told(tmp_path, spacing):
+    np.savez(tmp_path / "case.npz", volume=voxels(), spacing=spacing)
+    assert "expected 3 lengths (depth, height, width)" in told(read_header, tmp_path / "case.npz")

@@ -1,0 +1,157 @@
+"""3D Slicer point lists: spellings of the world, unplaced points, and how bad lists are reported."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from support.volume_files import world, write_volume
+
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes import landmark_files
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
+from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
+
+HEADER = "# Markups fiducial file version = 4.11\n# CoordinateSystem = {}\n# columns = {}\n"
+COLUMNS = "id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID"
+NOSE = (3.0, 4.0, 5.0)  # voxel x, y, z
+
+
+def fcsv(*rows: str, space: str = "LPS", columns: str = COLUMNS) -> str:
+    return HEADER.format(space, columns) + "".join(row + "\n" for row in rows)
+
+
+def row(label: str, position: Any, more: str = "") -> str:
+    return f"vtkMRMLMarkupsFiducialNode_0,{','.join(map(str, position))},0,0,0,1,1,1,0,{label},,vtkMRMLNode1{more}"
+
+
+def markups(*points: Any, **more: Any) -> str:
+    return json.dumps({"@schema": "x", "markups": [{"type": "Fiducial", "controlPoints": list(points), **more}]})
+
+
+def in_space(space: str) -> list:
+    x, y, z = world(NOSE)
+    return {"RAS": [x, y, z], "LPS": [-x, -y, z], "IJK": list(NOSE)}[space]
+
+
+def read(tmp_path, name: str, text: str) -> landmark_files.Listed:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return landmark_files.read(str(tmp_path / name))
+
+
+def told(tmp_path, name: str, text: str) -> str:
+    with pytest.raises(UserError) as error:
+        read(tmp_path, name, text)
+    message = str(error.value)
+    assert "\n" not in message and str(tmp_path / name) in message
+    return message
+
+
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ""])
+@pytest.mark.parametrize(
+    "spelling, space",
+    [("0", "RAS"), ("1", "LPS"), ("2", "IJK"), ("RAS", "RAS"), ("LPS", "LPS"), ("IJK", "IJK"), ("lps", "LPS")],
+)
+def test_the_file_says_its_world_whatever_the_volume_or_the_settings_say(tmp_path, suffix, spelling, space):
+    write_volume(tmp_path / "train" / f"case{suffix}")
+    (tmp_path / "train" / "case.fcsv").write_text(fcsv(row("nose", in_space(space)), space=spelling))
+    for options in (Options(), Options(world="ras"), Options(world="lps"), Options(landmark_units="voxel")):
+        dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", options)
+        points = dataset.points(0, dataset.volume(0).geometry)
+        np.testing.assert_allclose(points, [NOSE[::-1]], atol=1e-4)
+
+
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha"])
+@pytest.mark.parametrize("name", ["case.mrk.json", "case.json"])
+@pytest.mark.parametrize("stated", [{"coordinateSystem": "RAS"}, {"coordinateSystem": "LPS"}, {}])
+def test_markups_say_their_world_too_and_lps_is_their_default(tmp_path, suffix, name, stated):
+    write_volume(tmp_path / "train" / f"case{suffix}")
+    point = {"label": "nose", "position": in_space(stated.get("coordinateSystem", "LPS"))}
+    (tmp_path / "train" / name).write_text(markups(point, **stated))
+    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", Options())
+    np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
+
+
+def test_an_fcsv_that_says_no_world_needs_to_be_told(tmp_path):
+    write_volume(tmp_path / "train" / "case.mha")
+    text = f"# Markups fiducial file version = 4.3\n# columns = {COLUMNS}\n{row('nose', in_space('RAS'))}\n"
+    (tmp_path / "train" / "case.fcsv").write_text(text)
+    with pytest.raises(UserError, match="case.fcsv does not say its coordinate system; .* or set VOLUMES.WORLD"):
+        Landmarks(str(tmp_path), "train", tmp_path / "cache", Options())
+    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", Options(world="ras"))
+    np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
+
+
+def test_a_landmark_outside_is_told_and_where_it_would_lie_inside(tmp_path):
+    write_volume(tmp_path / "train" / "case.nii.gz")
+    (tmp_path / "train" / "case.fcsv").write_text(fcsv(row("nose", in_space("RAS")), space="LPS"))
+    expected = "'nose' lies outside case.nii.gz: .* with x and y negated it would lie inside; the file says its coord"
+    with pytest.raises(UserError, match=expected):
+        Landmarks(str(tmp_path), "train", tmp_path / "cache", Options())
+
+
+def test_points_that_are_not_placed_are_missing(tmp_path):
+    rows = [row("nose", (1, 2, 3), ",2,0"), row("chin", (0, 0, 0), ",0,0"), row("ear", (0, 0, 0), ",1,0")]
+    positions, space = read(tmp_path, "a.fcsv", fcsv(*rows, row("eye", ("nan", "nan", "nan"), ",2,0")))
+    assert space == "ras" and positions["nose"].tolist() == [-1.0, -2.0, 3.0]
+    assert [name for name, position in positions.items() if position is None] == ["chin", "ear", "eye"]
+    points = [
+        {"label": "nose", "position": [1, 2, 3], "positionStatus": "defined"},
+        {"label": "chin", "position": [0, 0, 0], "positionStatus": "undefined"},
+        {"label": "ear", "position": [9, 9, 9], "positionStatus": "preview"},
+        {"label": "eye", "position": "", "positionStatus": "undefined"},
+        {"label": "brow"},
+    ]
+    positions, space = read(tmp_path, "a.mrk.json", markups(*points))
+    assert space == "ras" and positions["nose"].tolist() == [-1.0, -2.0, 3.0]
+    assert [name for name, position in positions.items() if position is None] == ["chin", "ear", "eye", "brow"]
+
+
+def test_labels_may_hold_commas_and_quotes_and_come_back(tmp_path):
+    points = [Point('sella, "mid"', ("1.5000", "-2.0000", "3.0000"), "confidence 0.9"), Point("ü", ("0", "0", "1"), "")]
+    for convention, sign in (("ras", 1), ("lps", -1)):
+        for name, text in (("a.fcsv", fcsv_text(points, convention)), ("a.mrk.json", markups_text(points, convention))):
+            positions, space = read(tmp_path, name, text)
+            assert space == "ras" and list(positions) == ['sella, "mid"', "ü"]
+            assert positions['sella, "mid"'].tolist() == [sign * 1.5, sign * -2.0, 3.0]
+
+
+def test_columns_stand_where_the_file_says(tmp_path):
+    positions, _ = read(tmp_path, "a.fcsv", fcsv("nose,1,2,3,1,1", space="RAS", columns="label,x,y,z,sel,vis"))
+    assert positions["nose"].tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("a.fcsv", fcsv(row("nose", (1, 2, 3)), space="3"), "line 2: the coordinate system is '3', expected RAS (0)"),
+        ("a.fcsv", fcsv(row("nose", (1, 2, 3)), row("nose", (1, 2, 4))), "line 5: landmark 'nose' appears twice"),
+        ("a.fcsv", fcsv(row("nose", (1, "two", 3))), "line 4: y of landmark 'nose' is 'two', expected a number"),
+        ("a.fcsv", fcsv(row("nose", (1, 2, "inf"))), "z of landmark 'nose' is infinite"),
+        ("a.fcsv", fcsv(row("", (1, 2, 3))), "line 4: the landmark has no name"),
+        ("a.fcsv", fcsv("0,1,2,3"), "line 4: no label; expected the columns id,x,y,z"),
+        ("a.fcsv", fcsv(), "no landmark has a position"),
+        ("a.mrk.json", '{"nose": [1, 2, 3]}', 'no list "markups" in it'),
+        ("a.mrk.json", "[1, 2]", 'no list "markups" in it'),
+        ("a.mrk.json", markups(type="Line"), "holds a Line, expected point lists"),
+        ("a.mrk.json", markups(coordinateSystem="HFS"), "the coordinate system is 'HFS', expected RAS"),
+        ("a.mrk.json", markups(coordinateUnits="um"), "coordinateUnits is 'um', expected mm"),
+        ("a.mrk.json", markups({"label": "nose", "positionStatus": "odd"}), "positionStatus of 'nose' is 'odd'"),
+        ("a.mrk.json", markups({"label": "nose", "position": [1, 2]}), "expected three numbers"),
+        ("a.mrk.json", markups({"position": [1, 2, 3]}), "the landmark has no name"),
+        ("a.mrk.json", markups(), "no landmark has a position"),
+    ],
+)
+def test_bad_point_lists_are_told(tmp_path, name, text, message):
+    assert message in told(tmp_path, name, text)
+
+
+def test_voxels_and_millimetres_in_one_file_are_told(tmp_path):
+    lists = [
+        {"type": "Fiducial", "coordinateSystem": space, "controlPoints": [{"label": space, "position": [1, 2, 3]}]}
+        for space in ("LPS", "IJK")
+    ]
+    assert "some landmarks are in voxels" in told(tmp_path, "a.mrk.json", json.dumps({"markups": lists}))
+    lists[1]["coordinateSystem"] = "RAS"
+    positions = read(tmp_path, "a.mrk.json", json.dumps({"markups": lists})).positions
+    assert positions["LPS"].tolist() == [-1, -2, 3] and positions["IJK"].tolist() == [1, 2, 3]

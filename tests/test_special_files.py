@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data.test_damaged_caches import write_folder, write_mnist, write_scenes, write_tar, write_volumes
-from images.cifar_writer import write_cifar10
 from points.raw_scenes import write_labelled_ply
+from support.cifar_writer import write_cifar10
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders

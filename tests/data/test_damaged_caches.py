@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from images.cifar_writer import write_cifar10
 from PIL import Image
+from support.cifar_writer import write_cifar10
 from volumes.volume_files import voxels, write_landmarks, write_volume
 
 from paddlevit_dist.images.data.cifar import Cifar10

@@ -13,9 +13,9 @@ import zlib
 
 import numpy as np
 import pytest
-from images.cifar_writer import write_archive
 from PIL import Image
 from points.raw_scenes import write_scannet
+from support.cifar_writer import write_archive
 from support.processes import run_command
 from support.runs import IMAGES, MAIN, refused, write_images
 from volumes.volume_files import write_landmarks, write_series, write_volume

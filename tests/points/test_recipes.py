@@ -24,7 +24,7 @@ def results(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("recipes"))
     words = {str(path): SMALL + (CLUSTERS if path.stem.startswith("pointgroup") else []) for path in RECIPES}
     words.update({path: SHAPES for path in words if "classifier" in path})
-    return folder, succeeded(run_workers("images.recipe_steps:run_each", words, folder, timeout=400)).results
+    return folder, succeeded(run_workers("support.recipe_steps:run_each", words, folder, timeout=400)).results
 
 
 @pytest.mark.parametrize("recipe", [path.stem for path in RECIPES])

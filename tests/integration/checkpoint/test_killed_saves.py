@@ -80,22 +80,16 @@ def check(folder: Path, allowed: list[list[float]], always_linked: bool) -> None
         checkpoints.verify((folder / "last").resolve())
 
 
-@pytest.mark.parametrize("points", [35, pytest.param(200, marks=pytest.mark.long)], ids=["35 lines", "200 lines"])
-@pytest.mark.parametrize("way", ["another epoch", "the same epoch"])
-def test_after_a_kill_at_any_line_there_is_a_good_checkpoint_and_the_next_start_cleans_up(
-    tmp_path, monkeypatch, way, points
-):
-    """Killed, that is: what the kernel has is written. While one of the same name is replaced, ``last`` dangles
-    between two renames, until the next start."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # takes most of the time, and only matters without power
-    before = tmp_path / "before"
+def killed_at_lines(place: Path, way: str, points: int) -> None:
+    """Kill a save at so many of its lines, and check what is left each time."""
+    before = place / "before"
     save(before, 1, 1.0)
     epoch = 2 if way == "another epoch" else 1
-    shutil.copytree(before, tmp_path / "counted", symlinks=True)
-    total = traced(lambda: save(tmp_path / "counted", epoch, 2.0))
+    shutil.copytree(before, place / "counted", symlinks=True)
+    total = traced(lambda: save(place / "counted", epoch, 2.0))
     assert total > 150
     for line in range(1, total + 1, max(1, total // points)):
-        folder = tmp_path / f"{line}"
+        folder = place / f"{line}"
         shutil.copytree(before, folder, symlinks=True)
         killed_at(line, lambda folder=folder: save(folder, epoch, 2.0))
         check(folder, [[1.0], [2.0]], always_linked=epoch == 2)
@@ -106,3 +100,17 @@ def test_after_a_kill_at_any_line_there_is_a_good_checkpoint_and_the_next_start_
         assert not any(files.is_temporary(path.name) for path in folder.rglob("*"))
         check(folder, [[3.0]], always_linked=True)
         shutil.rmtree(folder)
+
+
+@pytest.fixture
+def no_waiting_for_disks(monkeypatch):
+    """Takes most of the time, and only matters without power."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.mark.usefixtures("no_waiting_for_disks")
+@pytest.mark.parametrize("way", ["another epoch", "the same epoch"])
+def test_after_a_kill_at_any_line_there_is_a_good_checkpoint_and_the_next_start_cleans_up(tmp_path, way):
+    """Killed, that is: what the kernel has is written. While one of the same name is replaced, ``last`` dangles
+    between two renames, until the next start. At 35 of the lines here, at 200 at night."""
+    killed_at_lines(tmp_path, way, 35)

@@ -1,10 +1,7 @@
 """Weights by name, from a local server in Hugging Face's place."""
 
-import hashlib
 import json
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 from PIL import Image
+from support.hubs import NAME, PATH
 from support.servers import Server, send
 
 import paddlevit_dist
@@ -28,56 +26,6 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 from .test_download import digest
-
-NAME = "vit_tiny_patch16_224.augreg_in21k_ft_in1k"
-PATH = f"/timm/{NAME}/resolve/main/model.safetensors"
-
-
-@pytest.fixture
-def weights(tmp_path):
-    values = np.arange(50_000, dtype=np.float64)
-    write_safetensors(tmp_path / "w.safetensors", {"a": values})
-    return tmp_path / "w.safetensors"
-
-
-@pytest.fixture
-def hub(weights, tmp_path, monkeypatch):
-    """A server of one file that speaks the hub's protocol, and of what a test puts into ``beside``: path -> content;
-    ``refusal`` is the status and error code of its answers."""
-    server = Server(weights.read_bytes())
-    server.refusal = server.end = server.token = None
-    server.beside = {}
-
-    def answer(handler):
-        server.token = handler.headers.get("Authorization")
-        content = server.content if handler.path.endswith(PATH) else server.beside.get(handler.path)
-        if server.refusal is not None or content is None:
-            status, code = server.refusal or (404, "EntryNotFound")
-            handler.send_response(status)
-            handler.send_header("X-Error-Code", code)
-            handler.send_header("Content-Length", "0")
-            return handler.end_headers()
-        start = int((handler.headers.get("Range") or "bytes=0-")[len("bytes=") :].partition("-")[0])
-        handler.send_response(206 if start else 200)
-        handler.send_header("Content-Length", str(len(content) - start))
-        handler.send_header("X-Repo-Commit", "0123456789" * 4)
-        handler.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
-        handler.end_headers()
-        if handler.command == "GET":
-            handler.wfile.write(content[start : server.end])
-            server.end = None
-
-    server.answer = answer
-    home = tmp_path / "of_hugging_face"
-    for name, value in {"HF_HUB_CACHE": str(home / "hub"), "HF_TOKEN_PATH": str(home / "token")}.items():
-        monkeypatch.setattr(huggingface_hub.constants, name, value)
-    monkeypatch.setenv("HF_HOME", str(home))
-    monkeypatch.setenv("HF_ENDPOINT", server.address(""))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    _fetch_once.cache_clear()
-    with server:
-        yield server
-    _fetch_once.cache_clear()
 
 
 @pytest.mark.parametrize("source", [NAME, NAME.upper(), f"hf:timm/{NAME}", f"hf-hub:timm/{NAME}"])
@@ -105,12 +53,6 @@ def test_a_model_is_made_with_its_published_weights_and_knows_their_input(name, 
     expected = EvaluationTransform(224, 0.9)(Image.fromarray(image), np.random.default_rng(0)) / 127.5 - 1
     np.testing.assert_allclose(transform(image).numpy(), expected, atol=1e-6)
     assert set(hub.requests) == {PATH}
-
-
-def test_processes_that_start_together_read_the_same(hub):
-    program = f"from paddlevit_dist.checkpoint.weights import read_weights as r; print(r('{NAME}').state['a'].sum())"
-    both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [process.communicate(timeout=120)[0].strip() for process in both] == ["1249975000.0"] * 2
 
 
 def test_a_path_of_that_name_wins(hub, weights, tmp_path, monkeypatch):

@@ -3,14 +3,12 @@
 import contextlib
 import copy
 import pickle
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
 from support.plain_layers import plain_layers
-from support.processes import run_command
 
 from paddlevit_dist.cpu_kernels import accelerate as accelerate_module
 from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, applies, is_possible
@@ -501,15 +499,6 @@ def test_whole_models(name):
     with plain_layers():
         expected = computed(model, values)
     assert_close(computed(model, values), expected, relative=1e-5)
-
-
-def test_no_loop_uses_memory_that_it_has_given_back():
-    """Numba frees an array after its last use, which the use of its address is not. Here, what is freed is unmapped
-    if it has 8 kB or more."""
-    command = [sys.executable, "-m", "cpu_kernels.freed_memory"]
-    mapping = {"MALLOC_MMAP_THRESHOLD_": "8192", "MALLOC_MMAP_MAX_": "60000", "MALLOC_TOP_PAD_": "0"}
-    ended = run_command(command, timeout=120, **mapping)
-    assert ended.code == 0 and len(ended.out.splitlines()) == 6, ended.out + ended.err[-3000:]
 
 
 def test_a_network_that_a_task_builds_by_itself_has_fast_layers_where_it_is_trained():

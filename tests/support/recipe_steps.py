@@ -1,5 +1,6 @@
 """Workers that run one recipe after another, each for a few updates at reduced size."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,22 @@ import paddle
 
 from paddlevit_dist import Run, settings
 from paddlevit_dist.distributed import rank, world_size
-from paddlevit_dist.models import variant_options
+from paddlevit_dist.models import create_model, variant_options
 from paddlevit_dist.registry import SPELLINGS, resolve
+
+from .processes import ROOT
+from .runs import write_images
+
+
+def recipes_of(task: str) -> list[Path]:
+    """Those of ``configs/`` that name it."""
+    return [path for path, named in _tasks().items() if named == task]
+
+
+@functools.cache
+def _tasks() -> dict[Path, str]:
+    recipes = sorted((ROOT / "configs").glob("*.yaml"))
+    return {path: settings.load([f"-cfg={path}"]).values.TASK for path in recipes}
 
 
 def reduced(name: str) -> list[str]:
@@ -27,6 +42,22 @@ def reduced(name: str) -> list[str]:
     if name.startswith("hgnet"):
         return size
     return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTH", "2"]
+
+
+def pictures_and_teacher(folder: Path) -> tuple[str, list[str]]:
+    """Class folders, and the words by which ``run_all`` gives a recipe that needs one its teacher."""
+    teacher = create_model("vit", num_classes=2, image_size=64, embed_dim=192, depth=12, num_heads=3)
+    paddle.save(teacher.state_dict(), str(folder / "teacher.pdparams"))
+    words = ["TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224", "TRAIN.TEACHER_WEIGHTS", f"{folder}/teacher.pdparams"]
+    return str(write_images(folder / "pictures")), words
+
+
+def require_two_updates(of_ranks: list[dict[str, Any]]) -> None:
+    """That a recipe has trained, and that all ranks end with the same weights."""
+    first = of_ranks[0]
+    assert len(first["losses"]) == 2 and np.isfinite(first["losses"]).all()
+    assert first["before"] != first["after"]
+    assert {(result["before"], result["after"]) for result in of_ranks} == {(first["before"], first["after"])}
 
 
 def run_all(recipes: list[str], images: str, output: str, teacher: list[str]) -> dict[str, Any]:

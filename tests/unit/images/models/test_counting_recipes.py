@@ -1,9 +1,9 @@
 """Every recipe's model can be built, with the parameter count its dimensions imply."""
 
-from pathlib import Path
-
 import paddle
 import pytest
+from support.every_classifier import PUBLISHED
+from support.recipe_steps import recipes_of
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.models.counting import count_parameters
@@ -11,13 +11,7 @@ from paddlevit_dist.images.models.deit import DistilledDeiT
 from paddlevit_dist.images.models.vit import VisionTransformer
 from paddlevit_dist.registry import resolve
 
-from .test_every_model import PUBLISHED
-
-ALL = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
-TASKS = {path: settings.load([f"-cfg={path}"]).values.TASK for path in ALL}
-CONFIGS = [path for path in ALL if TASKS[path] == "classification"]
-FINDING = [path for path in ALL if TASKS[path] == "detection"]
-LABELLING = [path for path in ALL if TASKS[path] == "image_segmentation"]
+CONFIGS, LABELLING = recipes_of("classification"), recipes_of("image_segmentation")
 # Millions of parameters with 150 classes: arXiv 2105.15203, table 1a, and the READMEs of the
 # authors of Swin and of ConvNeXt, where UPerNet's include an auxiliary head.
 PIXEL_CLASSIFIERS = {

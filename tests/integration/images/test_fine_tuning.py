@@ -124,7 +124,7 @@ def test_a_resumed_run_and_its_exported_model_are_those_of_an_unbroken_one(folde
         np.testing.assert_array_equal(value, expected[key], err_msg=key)
     exported = folder / "exported" / "model"
     command = [sys.executable, "-m", "paddlevit_dist", "export", str(resumed / "checkpoints" / "last"), str(exported)]
-    said = run_command(command, timeout=120)
+    said = run_command(command, timeout=600)
     assert said.code == 0, said.err
     model = create_model("vit", num_classes=2, image_size=48, **SMALL)
     load_weights(model, unbroken / "checkpoints" / "last", strict=True)

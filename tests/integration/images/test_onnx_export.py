@@ -12,13 +12,12 @@ import paddle
 import pytest
 import yaml
 from PIL import Image
-from support.other_names import REDUCED, small
+from support.other_names import small
 from support.processes import ROOT
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
 from paddlevit_dist.export.command import Trained, export, load_trained, run
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
@@ -54,14 +53,6 @@ def operators(file):
     return Counter(node.op_type for node in onnx.load(str(file)).graph.node)
 
 
-@needs_onnx
-@pytest.mark.long
-@pytest.mark.parametrize("name", [name for name in REDUCED if name != "pvt_v2_b2_li"])
-def test_every_family_gives_the_same_outputs_for_any_batch(name, tmp_path):
-    model = small(name, seed=1)
-    require_same_outputs(model, tmp_path)
-
-
 def require_same_outputs(model, folder):
     for kind in ("onnx", "onnxruntime"):
         export(described(model), str(folder / kind), kind)
@@ -74,22 +65,6 @@ def require_same_outputs(model, folder):
 
 
 @needs_onnx
-@pytest.mark.long
-def test_a_pyramid_keeps_its_borders_when_biases_move_behind_its_convolutions(tmp_path):
-    """Biases in front of depthwise convolutions, which see zeros at the border, become maps; random ones here."""
-    paddle.seed(2)
-    sizes = {"embed_dims": (8, 16, 24, 32), "num_heads": (1, 2, 3, 4), "depths": (1, 1, 1, 1)}
-    model = create_model("pvtv2_b0", num_classes=5, image_size=64, **sizes)
-    for name, parameter in model.named_parameters():
-        if name.endswith("bias"):
-            parameter.set_value(paddle.randn(parameter.shape))
-    model.eval()
-    require_same_outputs(model, tmp_path)
-    fused, blocks = operators(tmp_path / "onnxruntime.onnx"), sum(len(stage.blocks) for stage in model.stages)
-    assert (fused["MultiHeadAttention"], fused["BiasGelu"], fused["Erf"], fused["Softmax"]) == (blocks, blocks, 0, 0)
-
-
-@needs_onnx
 def test_what_onnxruntime_cannot_compute_is_one_line(tmp_path):
     """Average pooling to 7 x 7 of a smaller map; paddle2onnx writes a stride of 0 for it."""
     with pytest.raises(UserError, match="^export: onnxruntime cannot compute the converted model: .*AveragePool"):
@@ -98,31 +73,14 @@ def test_what_onnxruntime_cannot_compute_is_one_line(tmp_path):
 
 
 @needs_onnx
-@pytest.mark.long
-def test_operators_of_onnxruntime_take_the_place_of_their_parts(tmp_path):
+def test_operators_of_onnxruntime_take_the_place_of_their_parts_and_give_the_same(tmp_path):
+    """Of a ViT; of the other families at night."""
     vit = small("vit", seed=1)
-    export(described(vit), str(tmp_path / "plain"), "onnx")
-    export(described(vit), str(tmp_path / "fused"), "onnxruntime")
-    depth, plain, fused = len(vit.blocks), operators(tmp_path / "plain.onnx"), operators(tmp_path / "fused.onnx")
+    require_same_outputs(vit, tmp_path)
+    depth, plain, fused = len(vit.blocks), operators(tmp_path / "onnx.onnx"), operators(tmp_path / "onnxruntime.onnx")
     assert (plain["Softmax"], plain["Erf"], plain["LayerNormalization"]) == (depth, depth, 2 * depth + 1)
     assert (fused["MultiHeadAttention"], fused["BiasGelu"], fused["Softmax"], fused["Erf"]) == (depth, depth, 0, 0)
     assert fused["SkipLayerNormalization"] == 2 * depth and fused["Conv"] == fused["Shape"] == 0
-
-
-@needs_onnx
-@pytest.mark.long
-def test_float16_differs_by_its_rounding_and_takes_half_images(tmp_path):
-    model = small("vit", seed=1)
-    export(described(model), str(tmp_path / "half"), "onnxruntime", "float16")
-    x = images(2, 3, *model.image_size)
-    with paddle.no_grad():
-        expected = model(paddle.to_tensor(x)).numpy()
-    difference = np.abs(outputs(tmp_path / "half.onnx", x) - expected).max()
-    assert 0 < difference < 1e-2 * np.abs(expected).max()
-    model.head.weight.set_value(paddle.full_like(model.head.weight, 1e5))
-    with pytest.raises(UserError, match="reaches 100000, which float16 cannot hold"):
-        export(described(model), str(tmp_path / "large"), "onnx", "float16")
-    assert not list(tmp_path.glob("*large*"))
 
 
 @needs_onnx
@@ -138,7 +96,7 @@ def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(tm
     program = page.split("```python\n")[1].split("```")[0]
     (tmp_path / "classify.py").write_text(program, encoding="utf-8")
     words = [sys.executable, "classify.py", "out/insects", "image.png"]
-    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, env={**os.environ})
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env={**os.environ})
     assert ended.returncode == 0, ended.stderr
     lines = [line.split() for line in ended.stdout.splitlines()]
     assert [name for name, _ in lines] == [row["class"], row["class_2"], row["class_3"]]

@@ -42,7 +42,6 @@ def start(folder, hub, data, output, *arguments):
     return run_main(*words, no_proxy="127.0.0.1", HF_HOME=str(folder / "none"), **variables)
 
 
-@pytest.mark.long
 def test_weights_by_name_epochs_by_size_resumed_evaluated_and_handed_on(folder, hub):
     ended = well(start(folder, hub, "mine", "run", "-stop_after_epoch=2"))
     assert "15 training images: 4 epochs, 12 updates (TRAIN.NUM_SAMPLES 60, EPOCH_LIMITS 3 to 9)" in ended.out
@@ -66,7 +65,6 @@ def test_weights_by_name_epochs_by_size_resumed_evaluated_and_handed_on(folder, 
     assert f"class 0: {NEW[0]} there, {OLD[0]} here" in others.out and "whose classifier is where" in others.out
 
 
-@pytest.mark.long
 def test_without_weights_it_says_what_it_needs(folder, hub):
     message = refusal(start(folder, hub, "others", "none", "MODEL.PRETRAINED", "None"))
     assert "starts from trained weights" in message and "-pretrained=PATH" in message
@@ -78,7 +76,6 @@ def test_without_weights_it_says_what_it_needs(folder, hub):
     assert not (folder / "none" / "checkpoints").exists()
 
 
-@pytest.mark.long
 def test_a_single_class_is_refused(folder, hub):
     write_drawn(folder / "one", NEW[:1], train=4, val=0)
     assert "has only one class, heart" in refusal(start(folder, hub, "one", "none"))

@@ -13,8 +13,6 @@ from paddlevit_dist.engine.steps import CountingCollate, Updater
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.tasks.task import EvaluationStep, Step
 
-pytestmark = pytest.mark.long
-
 SCENES = ("TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.3",)
 SCENES += ("POINTS.ROOMS.TRAIN 2", "POINTS.ROOMS.VAL 2", "POINTS.ROOMS.SPACING_M 0.2")
 SHAPES = ("TASK shape_classification -dataset=synthetic_solids MODEL.NAME mink_classifier14 SHAPES.VOXEL_SIZE 0.3",)

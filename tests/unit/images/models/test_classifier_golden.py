@@ -12,13 +12,26 @@ TOLERANCE = 5e-5  # reached: 4e-6 on each of them
 FIXTURES = ("classifiers", "paddlevit_classifiers", "huggingface_classifiers")
 
 
-def entries():
-    """(fixture, entry) of every golden model; an entry may end in ``:image size``."""
-    return [(fixture, entry) for fixture in FIXTURES for entry in golden.description(fixture)["models"]]
+LARGE = 30_000_000  # parameters, from which a case takes seconds: those are of the night
 
 
-@pytest.mark.parametrize("fixture, entry", entries())
-def test_golden_logits_are_reproduced(fixture, entry, weights_of_zero):
+def entries(is_large):
+    """(fixture, entry) of the golden models that are large or not; an entry may end in ``:image size``."""
+    return [
+        (fixture, entry)
+        for fixture in FIXTURES
+        for entry, about in golden.description(fixture)["models"].items()
+        if (about["parameters"] > LARGE) == is_large
+    ]
+
+
+@pytest.mark.usefixtures("weights_of_zero")
+@pytest.mark.parametrize("fixture, entry", entries(is_large=False))
+def test_golden_logits_are_reproduced(fixture, entry):
+    require_logits(fixture, entry)
+
+
+def require_logits(fixture, entry):
     about, seed = golden.description(fixture)["models"][entry], golden.description(fixture)["seed"]
     state = golden.weights(seed, about["state"])
     images = golden.recipe().golden_image(seed, 2, about["image_size"])

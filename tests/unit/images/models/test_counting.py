@@ -10,9 +10,7 @@ from paddlevit_dist.runtime.errors import UserError
 
 PUBLISHED_G = {  # the tables of the ViT, DeiT and Swin papers, of timm and of torchvision
     "vit_tiny_patch16_224": 1.26,
-    "vit_base_patch16_224": 17.58,
     "swin_tiny_patch4_window7_224": 4.51,
-    "swin_base_patch4_window7_224": 15.47,
     "convnext_tiny": 4.47,
     "resnet50": 4.09,
 }

@@ -16,15 +16,20 @@ SEED, ALLOWED = GOLDEN["seed"], 10  # times the error of torch's own float32 run
 POOLS = {"token": "token", "avg": "average", "map": "attention"}
 OPTIONS = {"img_size": "image_size", "init_values": "init_values", "dims": "dims", "depths": "depths"}
 OPTIONS |= {name: name for name in ("num_classes", "embed_dim", "depth", "num_heads", "mlp_ratio", "patch_size")}
-LARGE = 3_000_000  # parameters, from which a case takes seconds
-CASES = [
-    pytest.param(name, size, marks=[pytest.mark.long] * (about["parameters"] > LARGE))
-    for name, about in GOLDEN["models"].items()
-    for size in about["sizes"]
-]
+LARGE = 3_000_000  # parameters, from which a case takes seconds: those are of the night
 HUGGING_FACE = [
     name for name, about in GOLDEN["models"].items() if isinstance(about.get("huggingface", {}).get("keys"), dict)
 ]
+
+
+def cases(is_large):
+    """(name, size) of the models that are large or not."""
+    return [
+        (name, size)
+        for name, about in GOLDEN["models"].items()
+        for size in about["sizes"]
+        if (about["parameters"] > LARGE) == is_large
+    ]
 
 
 def model_of(about, **options):
@@ -92,8 +97,12 @@ def check_gradients(about, found, errors, model, output, tokens):
         assert abs(norm / expected - 1) <= ALLOWED * errors["gradient_norms_relative"], key
 
 
-@pytest.mark.parametrize("name, size", CASES)
+@pytest.mark.parametrize("name, size", cases(is_large=False))
 def test_golden_tokens_features_and_gradients(name, size):
+    require_tokens_features_and_gradients(name, size)
+
+
+def require_tokens_features_and_gradients(name, size):
     about, model = loaded(name)
     found, entry, images = about["sizes"][size], f"{name}/{size}", images_of(size)
     errors, compared = found["float32_error"], 0

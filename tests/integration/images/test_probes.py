@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import paddle
 import pytest
+from support import small_runs
 from support.runs import events, last_line, refusal, run_main, well
 
 from paddlevit_dist import create_model, load_weights
@@ -64,6 +65,18 @@ def probe(folder, name, output, processes, *words):
     )
 
 
+@pytest.fixture(scope="module")
+def knn(folder):
+    """The evaluation by neighbours on one process; its features are in ``cache_knn_1``."""
+    return well(probe(folder, "knn", "knn_1", 1))
+
+
+@pytest.fixture(scope="module")
+def linear(folder):
+    """The training of linear layers on one process, in ``linear_1``."""
+    return well(probe(folder, "linear", "linear_1", 1, *LINEAR))
+
+
 def values_of(output):
     (event,) = [event for event in events(output) if event["kind"] == "evaluation"][-1:]
     return {name: value for name, value in event.items() if name.startswith(("top", "loss", "balanced", "interval"))}
@@ -73,8 +86,8 @@ def kept(folder):
     return {path.name: path.read_bytes() for path in folder.glob("features-*.npy")}
 
 
-def test_neighbours_are_those_of_brute_force_on_any_number_of_processes(folder, features):
-    ended = [well(probe(folder, "knn", f"knn_{number}", number)) for number in (1, 3)]
+def test_neighbours_are_those_of_brute_force_on_any_number_of_processes(folder, features, knn):
+    ended = [knn, well(probe(folder, "knn", "knn_3", 3))]
     one, three = (folder / f"knn_{number}" for number in (1, 3))
 
     (bank, known), (rows, labels) = features["train"], features["val"]
@@ -114,10 +127,10 @@ def trained(features, rate):
 LINEAR = [f"-epochs={EPOCHS}", "VALIDATE_FREQ", "1", "PROBE.RATES", str(RATES)]
 
 
+@pytest.mark.usefixtures("linear")
 def test_each_rate_trains_its_layer_and_the_best_counts_on_any_number_of_processes(folder, features):
-    for number in (1, 2, 3):
-        ended = well(probe(folder, "linear", f"linear_{number}", number, *LINEAR))
-    found = [values_of(folder / f"linear_{number}") for number in (1, 2, 3)]
+    ended = well(probe(folder, "linear", "linear_3", 3, *LINEAR))
+    found = [values_of(folder / f"linear_{number}") for number in (1, 3)]
 
     state = paddle.load(str(folder / "linear_3" / "checkpoints" / "last" / "model.pdparams"))
     rows, labels = features["val"]
@@ -129,37 +142,38 @@ def test_each_rate_trains_its_layer_and_the_best_counts_on_any_number_of_process
         scores.append(100 * np.mean((rows @ layer[:-1] + layer[-1]).argmax(axis=1) == labels))
         assert found[0][f"top-1 of rate {rate:g}"] == pytest.approx(scores[-1], abs=1e-9)
     assert found[0]["top-1"] == pytest.approx(max(scores))
-    for other in found[1:]:
-        assert other["interval"]["top-1"] == found[0]["interval"]["top-1"]
-        assert other.pop("loss") == pytest.approx(found[0]["loss"], rel=1e-5)
-        assert all(found[0][name] == other[name] for name in other if name != "interval")
+    one, three = found
+    assert three["interval"]["top-1"] == one["interval"]["top-1"]
+    assert three.pop("loss") == pytest.approx(one["loss"], rel=1e-5)
+    assert all(one[name] == three[name] for name in three if name != "interval")
     assert "(rate 0.3; 0.01 " in last_line(ended) and scores[1] > scores[0]
 
 
-def test_one_rate_is_evaluated_again_and_the_backbone_is_as_it_was(folder, features):
-    well(probe(folder, "linear", "again", 1, *LINEAR))
+@pytest.mark.usefixtures("linear")
+def test_one_rate_is_evaluated_again_and_the_backbone_is_as_it_was(folder, tmp_path):
+    again = shutil.copytree(folder / "linear_1", tmp_path / "again", symlinks=True)
     before, after = (
         paddle.load(str(path))
-        for path in (folder / "weights.pdparams", folder / "again" / "checkpoints" / "best" / "model.pdparams")
+        for path in (folder / "weights.pdparams", again / "checkpoints" / "best" / "model.pdparams")
     )
     for name in before:
         if not name.startswith("head."):
             assert np.array_equal(before[name].numpy(), after[f"backbone.{name}"].numpy()), name
-    cfg = f"-cfg={folder}/again/config.yaml"
+    words = ["-eval", f"-pretrained={again}/checkpoints/last", f"-output={again}", "PROBE.RATE", "0.01"]
 
-    ended = well(run_main(cfg, "-eval", f"-pretrained={folder}/again/checkpoints/last", "PROBE.RATE", "0.01"))
+    ended = well(run_main(f"-cfg={again}/config.yaml", *words))
 
-    score = values_of(folder / "again")["top-1 of rate 0.01"]
+    score = values_of(again)["top-1 of rate 0.01"]
     assert f"top-1 {score:.2f} [" in last_line(ended) and "(rate 0.01; 0.3 " in last_line(ended)
     assert "of val: " in ended.out and "computed before" in ended.out
 
 
+@pytest.mark.usefixtures("knn")
 def test_features_of_other_weights_are_others(folder):
-    well(probe(folder, "knn", "whole", 1))
     other = paddle.load(str(folder / "weights.pdparams"))
     other["norm.bias"] = other["norm.bias"] + 1e-3
     paddle.save(other, str(folder / "other.pdparams"))
-    shutil.copytree(folder / "cache_whole", folder / "cache_other")
+    shutil.copytree(folder / "cache_knn_1", folder / "cache_other")
     well(probe(folder, "knn", "other", 1, f"-pretrained={folder}/other.pdparams"))
     assert len(list((folder / "cache_other").glob("features-train-*.npy"))) == 2
 
@@ -186,13 +200,13 @@ def test_a_probe_without_trained_weights_or_neighbours_is_refused(folder):
 
 
 def test_weights_by_name_bring_their_network_and_a_run_its_input(tmp_path):
-    well(run_main("-cfg=vit_digits", f"-output={tmp_path}", "-epochs=1", "-num_workers=0", "REPORT", "False"))
+    small_runs.train(str(tmp_path), ["-epochs=1", "-batch_size=32"], train_size=32)
     for recipe in ("-cfg=probe_linear", "-cfg=probe_knn"):
         assert load([recipe]).values.MODEL.PRETRAINED == "vit_small_patch14_dinov2.lvd142m"
         weights = "eva02_small_patch14_336.mim_in22k_ft_in1k"
         model = load([recipe, f"-pretrained={weights}"]).values.MODEL
         assert (model.NAME, model.PRETRAINED) == ("eva02_small_patch14_336", weights)
-        loaded = load([recipe, "-dataset=digits", f"-pretrained={tmp_path}", "MODEL.DEPTH", "2"])
+        loaded = load([recipe, "-dataset=digits", f"-pretrained={tmp_path}", "MODEL.DEPTH", "3"])
         model, data = loaded.values.MODEL, loaded.values.DATA
-        assert (model.NAME, model.EMBED_DIM, model.DEPTH, data.IMAGE_SIZE, data.IMAGE_CHANNELS) == ("vit", 96, 2, 16, 1)
+        assert (model.NAME, model.EMBED_DIM, model.DEPTH, data.IMAGE_SIZE, data.IMAGE_CHANNELS) == ("vit", 32, 3, 16, 1)
         assert any("network and input of the run" in line for line in loaded.notices)

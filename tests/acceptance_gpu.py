@@ -310,7 +310,7 @@ def trained_network(name: str, place: Place) -> list[float]:
 
 
 def words_of_network(name: str, small: bool) -> list[str]:
-    from images.recipe_steps import reduced
+    from support.recipe_steps import reduced
 
     common = ["-batch_size=2", "-epochs=1", "-num_workers=0", "-accum_iter=1", *WITHOUT_WARM_UP, "REPORT_FREQ", "1"]
     common += ["MODEL.NAME", name, "REPORT", "false"]

@@ -84,3 +84,12 @@ def write_images(root: Path, train: int = 8, val: int = 4) -> Path:
                 pixels = generator.integers(0, 255, (20, 24, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / f"{position:02d}.jpg")
     return root
+
+
+def write_single_folder(root: Path, sizes: dict[str, int]) -> Path:
+    """A folder of classes without splits: name -> number of its images."""
+    for name, size in sizes.items():
+        (root / name).mkdir(parents=True)
+        for number in range(size):
+            Image.new("RGB", (3, 3)).save(root / name / f"{number}.png")
+    return root

@@ -26,7 +26,7 @@ def train_each(recipes: Sequence[str], folder: Path) -> list[dict[str, Any]]:
     words = {name: SMALL + (CLUSTERS if name.startswith("pointgroup") else []) for name in recipes}
     words.update({name: SHAPES for name in words if "classifier" in name})
     files = {str(ROOT / "configs" / f"{name}.yaml"): own for name, own in words.items()}
-    return succeeded(run_workers("images.recipe_steps:run_each", files, str(folder))).results
+    return succeeded(run_workers("support.recipe_steps:run_each", files, str(folder))).results
 
 
 def require_two_updates(recipe: str, folder: Path, ranks: list[dict[str, Any]]) -> None:

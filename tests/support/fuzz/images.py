@@ -6,8 +6,8 @@ import struct
 import tarfile
 
 import numpy as np
-from images.cifar_writer import write_cifar10
 from PIL import Image
+from support.cifar_writer import write_cifar10
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders

@@ -1,6 +1,6 @@
 """Label maps, outlines and lists of classes, for the table."""
 
-from images.segmentation import layout_writers as layouts
+from support import label_map_layouts as layouts
 
 from paddlevit_dist.images.data.class_lists import read_class_list
 from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps

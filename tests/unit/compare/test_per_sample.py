@@ -12,6 +12,7 @@ import pytest
 from images.detection import coco_peer
 from images.detection.drawn_detections import CATEGORY_IDS, as_coco, drawn
 from images.detection.drawn_detections import NAMES as ANIMALS
+from support.instance_scenes import NAMES, scene
 
 from paddlevit_dist import settings as config
 from paddlevit_dist.compare.per_sample import PerSample

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from images.cifar_writer import write_cifar10
+from support.cifar_writer import write_cifar10
 from support.cached_files import write_folder, write_mnist, write_scenes, write_tar, write_volumes
 from support.raw_scenes import write_labelled_ply
 

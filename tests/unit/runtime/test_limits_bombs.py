@@ -11,9 +11,9 @@ import zipfile
 
 import numpy as np
 import pytest
-from images.cifar_writer import write_archive
 from PIL import Image
 from support.bombs import bomb_png
+from support.cifar_writer import write_archive
 from support.raw_scenes import write_scannet
 from support.volume_files import write_landmarks, write_series, write_volume
 

@@ -1,0 +1,44 @@
+"""TO_STATIC: the traced program computes what the model computes, repeatably; the other families at night.
+
+Everything compiled runs in a separate process: the threads of Paddle's executor live as long as the process.
+"""
+
+import numpy as np
+import pytest
+from support.compiled_models import require_repeatable, require_same
+from support.processes import run_together
+from unit.engine.test_precision_compiled import COMPILED
+
+HERE = ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "resnet18"]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """All from one process: what it returns by the name of each call."""
+    calls = {
+        "families": ("support.compiled_models:of_families", (HERE,)),
+        "repeated": ("support.compiled_models:repeated", ("vit_tiny_patch16_224",)),
+        "trainings": ("support.compiled_models:trainings", (str(tmp_path_factory.mktemp("compiled")),)),
+    }
+    return {name: found for name, (found,) in run_together(calls, processes=1).items()}
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_compiled_model_computes_what_the_model_does(results, name):
+    require_same(name, *results["families"][name])
+
+
+def test_a_training_that_is_compiled_by_default_gives_the_plain_one(results):
+    found = results["trainings"]
+    default, plain = found["default"], found["plain"]
+    np.testing.assert_allclose(default["losses"], plain["losses"], rtol=1e-5)
+    for name, value in plain["weights"].items():
+        np.testing.assert_allclose(default["weights"][name], value, atol=1e-5, err_msg=name)
+    assert default["evaluation"]["loss"] == pytest.approx(plain["evaluation"]["loss"], rel=1e-5)
+    assert COMPILED in default["log"] and "passes: one operation after the other (TO_STATIC)" in plain["log"]
+    assert "half precision would be cast elsewhere" in found["O2"]["log"]
+    assert "weights and gradients are float32, as at O1" in found["O2"]["log"] and "level O2:" not in plain["log"]
+
+
+def test_dropout_and_stochastic_depth_draw_the_same_numbers_again(results):
+    require_repeatable(results["repeated"])

@@ -1,0 +1,46 @@
+"""Data sets that were opened in one process are read in another."""
+
+import os
+import pickle
+import sys
+
+from support.processes import run_command
+from unit.images.data.test_image_dataset_contract import EVERY, opened
+from unit.images.data.test_tar import contents, write_webdataset
+
+from paddlevit_dist.images.data.tar import TarImages
+
+
+def test_a_forked_process_shares_the_open_archive(tmp_path, cache):
+    write_webdataset(tmp_path)
+    dataset = TarImages(str(tmp_path), "train", cache)
+    expected = contents(dataset)
+    reading_end, writing_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing_end, pickle.dumps([contents(dataset) for _ in range(20)]))
+        os._exit(0)
+    assert all(contents(dataset) == expected for _ in range(20))
+    assert pickle.loads(os.read(reading_end, 1 << 16)) == [expected] * 20
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_pickles_are_small_after_reading_and_read_the_same_in_another_process_without_paddle(tmp_path):
+    expected = []
+    for name, split in EVERY:
+        dataset = opened(name, split, tmp_path / f"{name}-{split}")
+        image, label = dataset.read(len(dataset) - 1)
+        pickled = pickle.dumps(dataset)
+        assert len(pickled) <= 1000, (name, split)
+        (tmp_path / f"{name}-{split}.pickle").write_bytes(pickled)
+        expected.append([f"{name}-{split}.pickle", str(label), image.tobytes().hex()])
+    program = (
+        "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
+        "import pickle, pathlib\n"
+        "for name in sys.argv[1:]:\n"
+        "    dataset = pickle.loads(pathlib.Path(name).read_bytes())\n"
+        "    image, label = dataset.read(len(dataset) - 1); print(name, label, image.tobytes().hex())"
+    )
+    names = [name for name, _, _ in expected]
+    ended = run_command([sys.executable, "-c", program, *names], timeout=600, folder=tmp_path, is_copy=False)
+    assert [line.split() for line in ended.out.splitlines()] == expected, ended.err

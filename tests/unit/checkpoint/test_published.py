@@ -1,0 +1,239 @@
+"""Weights by name, from a local server in Hugging Face's place."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+from PIL import Image
+from support.hubs import NAME, PATH
+from support.servers import Server, send
+
+import paddlevit_dist
+from paddlevit_dist.checkpoint import download
+from paddlevit_dist.checkpoint.array_files import write_safetensors
+from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, file_beside, find_published
+from paddlevit_dist.checkpoint.weights import read_weights
+from paddlevit_dist.export.command import load_trained
+from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.images.transforms.crops import EvaluationTransform
+from paddlevit_dist.inference.trained import open_source
+from paddlevit_dist.registry import MODELS
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+
+from .test_download import digest
+
+
+@pytest.mark.parametrize("source", [NAME, NAME.upper(), f"hf:timm/{NAME}", f"hf-hub:timm/{NAME}"])
+def test_a_name_is_fetched_once_from_the_endpoint_and_kept_where_timm_looks(source, hub, tmp_path, monkeypatch):
+    for _ in range(2):
+        np.testing.assert_array_equal(read_weights(source).state["a"], np.arange(50_000.0))
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # the second asks nobody
+    assert hub.requests == [PATH]
+    snapshots = tmp_path / "of_hugging_face" / "hub" / f"models--timm--{NAME}" / "snapshots"
+    assert [path.name for path in snapshots.glob("*/*")] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", NAME, f"hf:timm/{NAME}"])
+def test_a_model_is_made_with_its_published_weights_and_knows_their_input(name, hub, tmp_path):
+    fresh = {
+        name: value.numpy() for name, value in paddlevit_dist.create_model("vit_tiny_patch16_224").state_dict().items()
+    }
+    write_safetensors(tmp_path / "fresh.safetensors", fresh)
+    hub.content = (tmp_path / "fresh.safetensors").read_bytes()
+    model = paddlevit_dist.create_model(name, pretrained=True)
+    for key, value in model.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), fresh[key])
+    transform = paddlevit_dist.create_transform(model)
+    image = np.random.default_rng(0).integers(0, 256, (260, 300, 3), dtype=np.uint8)
+    expected = EvaluationTransform(224, 0.9)(Image.fromarray(image), np.random.default_rng(0)) / 127.5 - 1
+    np.testing.assert_allclose(transform(image).numpy(), expected, atol=1e-6)
+    assert set(hub.requests) == {PATH}
+
+
+def test_a_path_of_that_name_wins(hub, weights, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / NAME).mkdir()
+    weights.rename(tmp_path / NAME / "model.safetensors")
+    assert read_weights(NAME).name == f"{NAME}/model.safetensors" and hub.requests == []
+
+
+def test_a_connection_that_breaks_leaves_no_weights_and_the_next_attempt_brings_them(hub):
+    hub.end = 70_000
+    try:
+        found = read_weights(NAME)  # the library may continue by itself
+    except UserError as error:
+        assert hub.address(PATH[1:]) in str(error) and "\n" not in str(error)
+        found = read_weights(NAME)
+    np.testing.assert_array_equal(found.state["a"], np.arange(50_000.0))
+
+
+@pytest.mark.parametrize(
+    "refusal, line",
+    [
+        ((401, "GatedRepo"), "not for everybody; set HF_TOKEN to a token that may read it"),
+        ((401, "RepoNotFound"), "there is no such repository, or it is not for everybody; set HF_TOKEN"),
+        ((404, "EntryNotFound"), "the repository has no such file; give a file of weights instead"),
+        ((501, ""), "501 .*where https_proxy names a proxy and HF_ENDPOINT a mirror.*-pretrained=FILE"),
+    ],
+)
+def test_what_the_hub_refuses_is_one_line(hub, refusal, line):
+    hub.refusal = refusal
+    with pytest.raises(UserError, match=rf"^{re.escape(hub.address(PATH[1:]))} cannot be fetched: .*{line}") as caught:
+        read_weights(NAME)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_token_of_the_environment_is_sent(hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    read_weights(NAME)
+    assert hub.token == "Bearer hf_secret"
+
+
+def test_offline_only_a_kept_copy_is_read(hub, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set and no copy is kept; give a file instead"):
+        read_weights(NAME)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    read_weights(NAME)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert read_weights(NAME).state["a"].shape == (50_000,) and hub.requests == [PATH]
+
+
+def test_a_folder_that_takes_no_files_is_one_line(hub, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", "/proc/hub")
+    with pytest.raises(UserError, match=r"model.safetensors cannot be fetched: [^\n]+$"):
+        read_weights(NAME)
+
+
+def test_a_full_disk_is_one_line():
+    said = "it cannot be stored: No space left on device; free space; HF_HOME names"
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(UserError, match=said), download._one_line("hub"):
+        full.write(b"0")
+
+
+def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # between the library's own attempts
+    with pytest.raises(UserError, match=rf"^http://127.0.0.1:1{PATH} cannot be fetched: .*-pretrained=FILE\)$"):
+        read_weights(NAME)
+
+
+def test_a_digest_may_follow_the_name(hub, weights):
+    (notice,) = read_weights(NAME).notices
+    assert f"its SHA-256 {digest(weights)} was not checked: add #sha256=... after it" in notice
+    assert read_weights(f"{NAME}#sha256={digest(weights)}").notices == ()
+    with pytest.raises(UserError, match="its SHA-256 is .*, expected 1111"):
+        read_weights(f"{NAME}#sha256={'1' * 64}")
+    with pytest.raises(UserError, match="expected #sha256= and 64"):
+        read_weights(f"{NAME}#md5=1")
+
+
+def test_a_kept_copy_that_was_spoilt_is_fetched_again(hub, weights, tmp_path):
+    read_weights(NAME)
+    (copy,) = (tmp_path / "of_hugging_face").rglob("model.safetensors")
+    copy.write_bytes(copy.read_bytes()[:-1] + b"x")
+    assert read_weights(f"{NAME}#sha256={digest(weights)}").state["a"][-1] == 49_999
+    assert hub.requests == [PATH] * 2
+
+
+def test_every_name_is_that_of_a_registered_model():
+    assert {row.model for row in PUBLISHED.values()} <= set(MODELS)
+    for name, row in PUBLISHED.items():
+        assert find_published(name) is row and find_published(name.upper()) is row
+
+
+def test_the_name_of_a_model_alone_is_a_path(hub):
+    """Somebody's own weights are called so, and must not be replaced by others where they are missing."""
+    with pytest.raises(UserError, match="no weights at vit_tiny_patch16_224"):
+        read_weights("vit_tiny_patch16_224")
+    assert hub.requests == [] and find_published("./" + NAME) is None
+
+
+@pytest.mark.parametrize("source", [NAME, f"hf:timm/{NAME}"])
+def test_predict_and_export_take_a_name_as_training_does(source, hub, tmp_path):
+    """As docs/detection.md shows it; the name of timm's was recommended to whoever had typed it."""
+    said = []
+    found = open_source(source, "predict", recipe="vit_digits", say=said.append)
+    assert Path(found.weights).match(f"hub/models--timm--{NAME}/snapshots/*/model.safetensors")
+    assert hub.requests == [PATH] and len(said) == 1 and "model.safetensors" in said[0]
+    for command in (lambda: open_source(source, "predict"), lambda: load_trained(source)):
+        with pytest.raises(UserError, match="name the (recipe|model)") as error:
+            command()
+        assert "no weights at" not in str(error.value)
+
+
+OWN = "hf:somebody/own_resnet18"
+WORDS = ["-dataset=folder", "MODEL.NAME", "resnet18", f"-pretrained={OWN}"]
+
+
+def test_what_the_repository_of_somebody_says_of_its_images_is_the_default(hub, monkeypatch):
+    about = {"architecture": "resnet18", "pretrained_cfg": {"mean": [0.1, 0.2, 0.3], "std": [1, 1, 1], "crop_pct": 0.5}}
+    file = "/somebody/own_resnet18/resolve/main/config.json"
+    hub.beside[file] = json.dumps(about).encode()
+    data = load(WORDS).values.DATA
+    assert (data.IMAGENET_MEAN, data.IMAGENET_STD, data.CROP_PCT) == ([0.1, 0.2, 0.3], [1, 1, 1], 0.5)
+    asked = [path for path in hub.requests if path.endswith("preprocessor_config.json")]
+    assert hub.requests.count(file) == 1 and len(asked) <= 1
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # from here on the copy is read
+    _fetch_once.cache_clear()
+    configuration = load([*WORDS, "DATA.IMAGENET_STD", "[2,2,2]"])
+    assert configuration.values.DATA.IMAGENET_MEAN == [0.1, 0.2, 0.3]
+    assert "config.json)" in Classification(load(WORDS).values).notices[0]
+
+
+def test_where_the_hub_cannot_be_asked_a_note_says_that_the_variants_numbers_are_taken(hub):
+    hub.refusal = 501, ""
+    configuration = load(WORDS)
+    assert configuration.values.DATA.IMAGENET_MEAN == [0.485, 0.456, 0.406]
+    (note,) = [line for line in configuration.notices if OWN in line]
+    assert note.startswith(f"note: what {OWN} expects of images is not known: ") and "501" in note
+    recorded = ["DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]", "DATA.CROP_PCT", "1", "-image_size=32"]
+    asked = len(hub.requests)
+    _fetch_once.cache_clear()
+    assert not any(OWN in line for line in load([*WORDS, *recorded]).notices) and len(hub.requests) == asked
+
+
+def test_a_repository_without_such_files_is_the_variants(hub):
+    assert load(WORDS).values.DATA.CROP_PCT == 0.95 and not any(OWN in line for line in load(WORDS).notices)
+
+
+def test_a_mistyped_name_gets_the_one_that_was_meant(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in (read_weights, lambda source: open_source(source, "predict")):
+        with pytest.raises(UserError, match=f"weights that have such a name: {NAME}"):
+            command(NAME.replace("in1k", "in2k"))
+
+
+def test_modelscope_is_another_source_with_the_files_beside(weights, tmp_path, monkeypatch):
+    """At /models/OWNER/NAME/resolve/REVISION/FILE, which may lead to another store."""
+    content = weights.read_bytes()
+    files = {"/stored/1": content, "/models/AI/vit/resolve/master/config.json": b'{"architecture": "vit"}'}
+
+    def answer(handler):
+        if handler.path == "/models/AI/vit/resolve/master/model.safetensors":
+            handler.send_response(302)
+            handler.send_header("Location", "/stored/1")
+            return handler.end_headers()
+        found = files.get(handler.path)
+        return handler.send_error(404) if found is None else send(handler, found, found)
+
+    monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Server() as server:
+        server.answer = answer
+        monkeypatch.setenv("MODELSCOPE_ENDPOINT", server.address(""))
+        for _ in range(2):  # fetched once
+            found = read_weights(f"ms:AI/vit#sha256={digest(weights)}")
+            np.testing.assert_array_equal(found.state["a"], np.arange(50_000.0))
+        assert server.requests == ["/models/AI/vit/resolve/master/model.safetensors", "/stored/1"]
+        assert file_beside("ms:AI/vit", "config.json", is_asked=False) == (None, "")
+        beside, _ = file_beside("ms:AI/vit", "config.json", is_asked=True)
+        assert json.loads(beside.read_text()) == {"architecture": "vit"}
+        assert file_beside("ms:AI/vit", "config.json", is_asked=False) == (beside, "")
+        with pytest.raises(UserError, match="ms-none/resolve/master/model.safetensors cannot be fetched: .*404"):
+            read_weights("ms:AI/ms-none")

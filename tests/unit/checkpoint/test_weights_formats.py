@@ -1,0 +1,242 @@
+"""Weights in each format, against files written by the format's own library."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+from safetensors.numpy import load_file
+from support.processes import ROOT
+
+from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.checkpoint.weights import read_state, read_weights
+from paddlevit_dist.runtime.errors import UserError
+
+FILES = ROOT / "tests" / "support" / "weights_of_torch"  # made by make_files.py there
+
+
+def numbers(*shape):
+    return np.arange(int(np.prod(shape)), dtype="float32").reshape(shape) * 0.5 - 3.0
+
+
+def expected_state():
+    whole = numbers(6, 4)
+    return {
+        "weight": whole,
+        "turned": whole.T,
+        "part": whole[2:4, 1:],
+        "half": numbers(2, 3),
+        "bfloat": numbers(2, 3),
+        "double": numbers(3),
+        "counts": np.array([[1, -2], [3, 4]]),
+        "bytes": np.array([0, 7, 255]),
+        "flags": np.array([True, False]),
+        "scalar": np.array(2.5),
+        "empty": np.zeros((0, 3)),
+        "parameter": numbers(2, 2),
+    }
+
+
+def assert_same(state, expected):
+    assert list(state) == list(expected)
+    for name, value in expected.items():
+        assert state[name].shape == value.shape, name
+        np.testing.assert_array_equal(state[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["zip.pth", "legacy.pth"])
+def test_files_of_torch_are_read_without_it(name):
+    state = read_state(FILES / name)  # inside {"state_dict": ...}, beside an epoch and an optimizer's state
+    assert_same(state, expected_state())
+    kinds = {key: state[key].dtype.str for key in ("weight", "half", "bfloat", "double", "counts", "bytes", "flags")}
+    assert list(kinds.values()) == ["<f4", "<f2", "<f4", "<f8", "<i8", "|u1", "|b1"]
+
+
+def test_safetensors_of_its_own_library_are_read():
+    expected = expected_state()
+    state, metadata = read_safetensors(FILES / "plain.safetensors")
+    assert metadata == {"format": "pt"}
+    state = read_state(FILES / "plain.safetensors")
+    assert_same({name: state[name] for name in expected}, expected)
+
+
+class TorchTensor:
+    """What a tensor of PyTorch's offers."""
+
+    def __init__(self, numbers, dtype):
+        self.numbers, self.dtype = numbers, dtype
+
+    def detach(self):
+        return TorchTensor(self.numbers, self.dtype)
+
+    cpu = detach
+
+    def float(self):
+        return TorchTensor(self.numbers, "torch.float32")
+
+    def numpy(self):
+        assert self.dtype != "torch.bfloat16", "numpy has no such type"
+        return self.numbers
+
+
+def test_a_state_dict_of_torch_in_memory_is_weights_in_its_layout():
+    weight, bias, model = numbers(3, 3), numbers(3), paddle.nn.Linear(3, 3)
+    given = {"weight": TorchTensor(weight, "torch.bfloat16"), "bias": TorchTensor(bias, "torch.float32")}
+    load_weights(model, given, strict=True)
+    np.testing.assert_array_equal(model.weight.numpy(), weight.T)
+
+
+# safetensors
+
+
+def test_written_safetensors_are_read_by_us_and_by_its_own_library(tmp_path):
+    state = {
+        "a": numbers(3, 4).T,
+        "b": np.float16([1.5, -2]),
+        "scalar": np.array(7, dtype="int64"),
+        "empty": np.zeros((0, 2), "float64"),
+        "flags": np.array([[True], [False]]),
+    }
+    write_safetensors(tmp_path / "new.safetensors", state, {"format": "pt"})
+    assert [path.name for path in tmp_path.iterdir()] == ["new.safetensors"]
+    for read in (read_safetensors(tmp_path / "new.safetensors")[0], load_file(tmp_path / "new.safetensors")):
+        assert_same({name: read[name] for name in state}, state)
+
+
+def with_header(folder, header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path = folder / "file.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+def entry(dtype="F32", shape=(2,), begin=0, end=8):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+
+
+@pytest.mark.parametrize(
+    "header, data",
+    [
+        ({"a": entry(end=16)}, b"12345678"),
+        ({"a": entry(shape=(3,))}, b"12345678"),
+        ({"a": entry(shape=(-2,))}, b"12345678"),
+        ({"a": entry(shape=(1 << 62, 4))}, b"12345678"),
+        ({"a": entry(), "b": entry()}, b"12345678"),
+        ({"a": entry(begin=4, end=12)}, b"123456789abc"),
+        ({"a": entry()}, b"12345678more"),
+        ({"a": entry(dtype="F8_E4M3", end=2)}, b"12"),
+        ({"a": 3}, b""),
+        ([1], b""),
+        (b'{"a":1,"a":2}', b""),
+        (b"[" * 100_000, b""),
+    ],
+)
+def test_a_header_that_does_not_fit_is_refused(tmp_path, header, data):
+    with pytest.raises(UserError, match=r"^\S+file.safetensors is damaged or is not a safetensors file: .+"):
+        read_safetensors(with_header(tmp_path, header, data))
+
+
+def test_a_header_longer_than_the_file_and_a_type_that_numpy_lacks_are_refused(tmp_path):
+    (tmp_path / "long.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
+    with pytest.raises(UserError, match="header too large"):
+        read_safetensors(tmp_path / "long.safetensors")
+    with pytest.raises(UserError, match="its tensors have the unsupported type 'F8_E4M3'"):
+        read_safetensors(with_header(tmp_path, {"a": entry(dtype="F8_E4M3", end=2)}, b"12"))
+
+
+def test_safetensors_of_paddle_are_in_paddles_layout(tmp_path):
+    weight = numbers(3, 3)
+    for metadata, expected in (({"format": "pd"}, weight), ({"format": "pt"}, weight.T), (None, weight.T)):
+        write_safetensors(tmp_path / "w.safetensors", {"weight": weight, "bias": numbers(3)}, metadata)
+        model = paddle.nn.Linear(3, 3)
+        load_weights(model, tmp_path / "w.safetensors", strict=True)
+        np.testing.assert_array_equal(model.weight.numpy(), expected)
+
+
+# npz
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_files_are_read_with_every_layout_of_memory(tmp_path, save):
+    state = {
+        "rows": numbers(3, 4),
+        "columns": np.asfortranarray(numbers(3, 4)),
+        "big_endian": numbers(2).astype(">f4"),
+        "scalar": np.array(3),
+        "one": numbers(1),
+        "empty": np.zeros((0, 2)),
+        "with/slash/kernel": numbers(2, 3, 4),
+    }
+    save(tmp_path / "file.npz", **state)
+    assert_same(read_state(tmp_path / "file.npz"), state)
+
+
+def test_bfloat16_that_jax_saved_as_raw_bytes_is_read(tmp_path):
+    bits = (numbers(2, 3).view(np.uint32) >> 16).astype(np.uint16)
+    np.savez(tmp_path / "half.npz", w=bits.view("V2"))
+    np.testing.assert_array_equal(read_state(tmp_path / "half.npz")["w"], numbers(2, 3))
+
+
+def test_an_npz_with_objects_or_an_exploding_one_is_refused(tmp_path):
+    np.savez(tmp_path / "objects.npz", a=np.array([{}, 3], dtype=object))
+    with pytest.raises(UserError, match=r"objects.npz is refused: it holds an array of type 'object'"):
+        read_state(tmp_path / "objects.npz")
+    np.savez(tmp_path / "records.npz", a=np.zeros(2, [("x", "f4")]))
+    with pytest.raises(UserError, match="records.npz is refused: it holds an array of type "):
+        read_state(tmp_path / "records.npz")
+    np.savez_compressed(tmp_path / "bomb.npz", a=np.zeros(40_000_000, "float32"))
+    with pytest.raises(UserError, match="bomb.npz is refused: its arrays are far larger than the file"):
+        read_state(tmp_path / "bomb.npz")
+
+
+# Directories
+
+
+def test_a_directory_of_hugging_face_is_read_whole_or_in_shards(tmp_path):
+    write_safetensors(tmp_path / "model.safetensors", {"a": numbers(2), "b": numbers(3)})
+    (tmp_path / "config.json").write_text("{}")
+    assert_same(read_state(tmp_path), {"a": numbers(2), "b": numbers(3)})
+    (tmp_path / "model.safetensors").unlink()
+    write_safetensors(tmp_path / "model-1.safetensors", {"module.a": numbers(2)})
+    write_safetensors(tmp_path / "model-2.safetensors", {"module.b": numbers(3)})
+    weight_map = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    assert_same(read_state(tmp_path), {"a": numbers(2), "b": numbers(3)})
+
+
+@pytest.mark.parametrize("shard", ["../outside.safetensors", "/etc/passwd", "script.py", 3])
+def test_an_index_may_only_name_weights_beside_it(tmp_path, shard):
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": shard}}))
+    with pytest.raises(UserError, match="model.safetensors.index.json is damaged"):
+        read_state(tmp_path)
+
+
+def test_the_only_weights_file_of_a_directory_is_taken_but_not_one_of_several(tmp_path):
+    write_safetensors(tmp_path / "vit.safetensors", {"a": numbers(2)})
+    assert list(read_state(tmp_path)) == ["a"]
+    write_safetensors(tmp_path / "swin.safetensors", {"a": numbers(2)})
+    with pytest.raises(UserError, match="not just one weights file of another name: .*swin.safetensors"):
+        read_state(tmp_path)
+
+
+# Wrappers
+
+
+def test_a_part_can_be_chosen_and_the_others_are_mentioned(tmp_path):
+    parts = {"model": {"a": paddle.to_tensor(numbers(2))}, "model_ema": {"a": paddle.to_tensor(-numbers(2))}}
+    paddle.save({**parts, "epoch": 3}, str(tmp_path / "both.pdparams"))
+    weights = read_weights(tmp_path / "both")
+    np.testing.assert_array_equal(weights.state["a"], numbers(2))
+    assert weights.notices == ("the source also has 'model_ema', 'model' was taken (choose with part=)",)
+    averaged = read_weights(tmp_path / "both", part="model_ema")
+    np.testing.assert_array_equal(averaged.state["a"], -numbers(2))
+    with pytest.raises(UserError, match="no part 'teacher'; parts: 'model', 'model_ema'"):
+        read_weights(tmp_path / "both", part="teacher")
+
+
+@pytest.mark.parametrize("wrapper", ["model", "state_dict", "model_ema", "state_dict_ema"])
+@pytest.mark.parametrize("prefix", ["module.", "_layers.", "backbone.", "module.backbone.", "_orig_mod."])
+def test_wrappers_and_prefixes_are_removed(tmp_path, wrapper, prefix):
+    paddle.save({wrapper: {f"{prefix}a": paddle.to_tensor(numbers(2))}}, str(tmp_path / "file.pdparams"))
+    assert list(read_state(tmp_path / "file")) == ["a"]

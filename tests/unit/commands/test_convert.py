@@ -1,0 +1,90 @@
+"""``convert``: weights from any source to timm's names, in Paddle's or timm's layout."""
+
+import numpy as np
+import paddle
+import pytest
+from support.other_names import (
+    REDUCED,
+    arrays,
+    in_torch_layout,
+    logits,
+    of_convnexts_authors,
+    of_googles_mixer,
+    of_googles_vit,
+    of_paddlevits_swin,
+    of_pvts_authors,
+    of_swins_authors,
+    of_transformers_resnet,
+    small,
+)
+
+from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.commands.convert import convert
+from paddlevit_dist.runtime.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("families_once")
+
+
+def save(state, path):
+    if path.suffix == ".pdparams":
+        paddle.save({name: paddle.to_tensor(np.ascontiguousarray(value)) for name, value in state.items()}, str(path))
+    elif path.suffix == ".npz":
+        np.savez(path, **state)
+    else:
+        write_safetensors(path, state)
+    return path
+
+
+def assert_same(state, expected):
+    assert set(state) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(state[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_there_and_back_is_bit_equal_with_timms_layout_between(name, tmp_path):
+    model = small(name, seed=1)
+    source = save(arrays(model), tmp_path / "in.pdparams")
+    convert(str(source), str(tmp_path / "folder" / "out.safetensors"))
+    between, metadata = read_safetensors(tmp_path / "folder" / "out.safetensors")
+    assert_same(between, in_torch_layout(model))
+    assert metadata == {"format": "pt"}
+    convert(str(tmp_path / "folder"), str(tmp_path / "back.pdparams"))
+    back = {key: value.numpy() for key, value in paddle.load(str(tmp_path / "back.pdparams")).items()}
+    assert_same(back, arrays(model))
+
+
+@pytest.mark.parametrize(
+    "name, rename, file, origin",
+    [
+        ("vit", of_googles_vit, "in.npz", "vit, Google names, Linear weights (in, out)"),
+        ("mixer_s16_224", of_googles_mixer, "in.npz", "mlp_mixer, Google names, Linear weights (in, out)"),
+        ("swin_tiny_patch4_window7_224", of_swins_authors, "in.safetensors", "swin, the authors' names"),
+        ("swin_tiny_patch4_window7_224", of_paddlevits_swin, "in.pdparams", "swin, PaddleViT names"),
+        ("pvt_v2_b2_li", of_pvts_authors, "in.safetensors", "pvt_v2, the authors' names"),
+        ("convnext_tiny", of_convnexts_authors, "in.safetensors", "convnext, the authors' names"),
+        ("resnet50", of_transformers_resnet, "in.safetensors", "resnet, Hugging Face names"),
+    ],
+)
+def test_weights_of_other_people_become_timms(name, rename, file, origin, tmp_path):
+    model = small(name, seed=1)
+    converted = convert(str(save(rename(model), tmp_path / file)), str(tmp_path / "out.safetensors"))
+    assert converted.origin.startswith(origin) and converted.unknown == []
+    assert_same(read_safetensors(tmp_path / "out.safetensors")[0], in_torch_layout(model))
+    other = small(name, seed=2)
+    load_weights(other, tmp_path / "out.safetensors", strict=True)
+    np.testing.assert_array_equal(logits(other), logits(model))
+
+
+def test_what_cannot_be_converted_is_said_in_one_line(tmp_path):
+    source = save({"a.weight": np.ones((2, 3), "float32")}, tmp_path / "in.safetensors")
+    with pytest.raises(UserError, match="in.safetensors belongs to no known family of models: only 0 %"):
+        convert(str(source), str(tmp_path / "out.pdparams"))
+    with pytest.raises(UserError, match="ends in neither .pdparams nor in .safetensors"):
+        convert(str(source), str(tmp_path / "out.pth"))
+    vit = save(arrays(small("vit", seed=1)), tmp_path / "vit.pdparams")
+    (tmp_path / "taken.safetensors").mkdir()
+    with pytest.raises(UserError, match="cannot write"):
+        convert(str(vit), str(tmp_path / "taken.safetensors"))
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]

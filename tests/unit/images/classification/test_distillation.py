@@ -1,0 +1,92 @@
+"""Learning from a teacher: the formulas, which head learns what, and whole trainings."""
+
+import numpy as np
+import paddle
+import pytest
+from support.small_runs import DIGITS
+
+from paddlevit_dist import create_model, settings
+from paddlevit_dist.images.classification.distillation import Teacher, distillation_loss
+from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import Step
+
+SMALL = ["MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "8"]
+
+
+def log_softmax(logits):
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+@pytest.fixture(scope="module")
+def logits():
+    generator = np.random.default_rng(0)
+    return generator.normal(0, 2, (6, 5)), generator.normal(0, 2, (6, 5))
+
+
+def test_hard_distillation_takes_the_teachers_decision_for_the_label(logits):
+    student, teacher = logits
+    expected = -log_softmax(student)[np.arange(6), teacher.argmax(axis=1)].sum()
+    ours = distillation_loss("hard", *(paddle.to_tensor(x.astype("float32")) for x in logits), temperature=3.0)
+    assert ours.item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_soft_distillation_is_the_divergence_of_softened_distributions(logits, temperature):
+    student, teacher = (log_softmax(x / temperature) for x in logits)
+    expected = temperature**2 * (np.exp(teacher) * (teacher - student)).sum()
+    ours = distillation_loss("soft", *(paddle.to_tensor(x.astype("float32")) for x in logits), temperature=temperature)
+    assert ours.item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.fixture
+def teacher_file(tmp_path):
+    paddle.seed(1)
+    teacher = create_model("vit_tiny_patch16_224", num_classes=10, image_size=16, in_channels=1)
+    paddle.save(teacher.state_dict(), str(tmp_path / "teacher.pdparams"))
+    return str(tmp_path / "teacher")
+
+
+def task_of(teacher_file, model, *arguments) -> Classification:
+    distilled = ["TRAIN.DISTILLATION_TYPE", "hard", "TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224"]
+    distilled += ["TRAIN.TEACHER_WEIGHTS", teacher_file, "-num_classes=10", "MODEL.NAME", model]
+    task = Classification(settings.load([*DIGITS, *SMALL, *distilled, *arguments]).values)
+    paddle.seed(0)
+    task.model = task.build_model()
+    return task
+
+
+def batch():
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (4, 1, 16, 16), dtype=np.uint8)
+    return {"images": paddle.to_tensor(images), "labels": paddle.to_tensor([1, 5, 0, 9])}
+
+
+def test_the_second_head_of_a_distilled_model_learns_from_the_teacher_alone(teacher_file):
+    task = task_of(teacher_file, "deit_tiny_distilled_patch16_224", "TRAIN.DISTILLATION_ALPHA", "0.3")
+    task.model.train()
+    terms = task.train_step(task.model, batch(), Step(1, 0, 10))
+    assert terms["loss"].weight == pytest.approx(0.7) and terms["distillation"].weight == 0.3
+    terms["loss"].sum.backward()
+    assert task.model.head.weight.grad is not None and task.model.head_dist.weight.grad is None
+    task.model.clear_gradients()
+    images = task.normalise(batch()["images"])
+    _, taught = task.model(images)
+    decisions = task.teacher(images).argmax(axis=-1).numpy()
+    expected = -log_softmax(taught.numpy().astype(np.float64))[np.arange(4), decisions].sum()
+    assert terms["distillation"].sum.item() == pytest.approx(expected, rel=1e-4)
+    task.train_step(task.model, batch(), Step(1, 0, 10))["distillation"].sum.backward()
+    assert task.model.head_dist.weight.grad.numpy().any()
+    assert all(p.grad is None for p in task.teacher.model.parameters())
+
+
+def test_a_model_with_one_head_learns_both_with_it(teacher_file):
+    task = task_of(teacher_file, "vit", "TRAIN.DISTILLATION_TYPE", "soft")
+    terms = task.train_step(task.model, batch(), Step(1, 0, 10))
+    terms["distillation"].sum.backward()
+    assert task.model.head.weight.grad.numpy().any()
+
+
+def test_a_teacher_without_weights_is_refused():
+    with pytest.raises(UserError, match="needs its weights: set TRAIN.TEACHER_WEIGHTS"):
+        Teacher("vit_tiny_patch16_224", None, 10, 16, 1)

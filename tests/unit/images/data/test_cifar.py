@@ -1,0 +1,161 @@
+"""CIFAR-10 and CIFAR-100 from archives and folders in the published layouts."""
+
+import gzip
+import os
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+from support.cifar_writer import (
+    TEN,
+    binary,
+    make_batches,
+    pickled,
+    python2_pickle,
+    write_archive,
+    write_cifar10,
+    write_cifar100,
+)
+
+from paddlevit_dist.images.data.cifar import Cifar10, Cifar100
+from paddlevit_dist.runtime.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def expected(batches, names):
+    """Images (samples, 32, 32, 3) and labels, put together plane by plane."""
+    planes = np.concatenate([batches[name]["data"] for name in names]).reshape(-1, 3, 32, 32)
+    labels = [label for name in names for label in batches[name]["labels"]]
+    return np.stack([planes[:, 0], planes[:, 1], planes[:, 2]], axis=-1), labels
+
+
+def assert_holds(dataset, batches, names):
+    images, labels = expected(batches, names)
+    assert len(dataset) == len(labels) and dataset.labels.tolist() == labels
+    for index in range(len(dataset)):
+        image, label = dataset.read(index)
+        assert image.mode == "RGB" and label == labels[index]
+        np.testing.assert_array_equal(np.asarray(image), images[index])
+
+
+def test_the_written_batches_are_what_python_reads():
+    batches = make_batches(["train"], 3, 10)
+    loaded = pickle.loads(pickled(batches)["train"], encoding="latin1")
+    np.testing.assert_array_equal(loaded["data"], batches["train"]["data"])
+    assert loaded["labels"] == batches["train"]["labels"] and loaded["filenames"][2] == "image_2.png"
+
+
+@pytest.mark.parametrize(("split", "names"), [("train", TEN[:5]), ("val", TEN[5:])])
+def test_cifar10_archive(split, names, folder, cache):
+    batches = write_cifar10(folder)
+    assert_holds(Cifar10(str(folder), split, cache), batches, names)
+    assert_holds(Cifar10(str(folder / "cifar-10-python.tar.gz"), split, cache), batches, names)
+
+
+@pytest.mark.parametrize(("split", "name"), [("train", "train"), ("val", "test")])
+def test_cifar100_archive_has_the_fine_labels(split, name, folder, cache):
+    batches = write_cifar100(folder, rows=200)
+    dataset = Cifar100(str(folder), split, cache)
+    assert_holds(dataset, batches, [name])
+    assert dataset.num_classes == len(dataset.class_names) == 100
+
+
+def test_extracted_folder_itself_and_above(folder, cache):
+    batches = write_cifar10(folder)
+    with tarfile.open(folder / "cifar-10-python.tar.gz") as archive:
+        archive.extractall(folder)
+    os.unlink(folder / "cifar-10-python.tar.gz")
+    for path in (folder, folder / "cifar-10-batches-py"):
+        assert_holds(Cifar10(str(path), "train", cache), batches, TEN[:5])
+
+
+def test_an_archive_that_a_browser_has_unpacked(folder, cache):
+    batches, file = write_cifar10(folder), folder / "cifar-10-python.tar.gz"
+    file.write_bytes(gzip.decompress(file.read_bytes()))
+    assert_holds(Cifar10(str(folder), "train", cache), batches, TEN[:5])
+
+
+def test_binary_versions(folder, cache):
+    batches = make_batches(TEN, 3, 10)
+    write_archive(folder / "cifar-10-binary.tar.gz", "cifar-10-batches-bin", binary(batches))
+    assert_holds(Cifar10(str(folder), "train", cache), batches, TEN[:5])
+    batches = make_batches(["train", "test"], 3, 100)
+    write_archive(folder / "cifar-100-binary.tar.gz", "cifar-100-binary", binary(batches, coarse=True))
+    assert_holds(Cifar100(str(folder), "val", cache), batches, ["test"])
+
+
+def test_converted_once_and_again_when_the_archive_changes(folder, cache):
+    write_cifar10(folder)
+    first = Cifar10(str(folder), "train", cache)
+    changed = os.stat(first.file).st_mtime_ns
+    assert os.stat(Cifar10(str(folder), "train", cache).file).st_mtime_ns == changed
+    batches = write_cifar10(folder, rows=4)
+    assert_holds(Cifar10(str(folder), "train", cache), batches, TEN[:5])
+    assert len(first) == 15  # its file is still there
+
+
+def test_a_batch_that_would_execute_something_is_refused(folder, cache, tmp_path):
+    files = pickled(make_batches(TEN, 3, 10))
+    files["data_batch_2"] = b"\x80\x02cos\nsystem\nU\x05touch\x85R."
+    write_archive(folder / "cifar-10-python.tar.gz", "cifar-10-batches-py", files)
+    with pytest.raises(
+        UserError, match=r"data_batch_2 is not a batch as published: .*'os.system'.*nothing was executed"
+    ):
+        Cifar10(str(folder), "train", cache)
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (python2_pickle({"labels": [1]}), "no array 'data'"),
+        (python2_pickle({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}), "no list 'labels' of 2 whole numbers"),
+        (python2_pickle({"data": np.zeros((1, 3071), np.uint8), "labels": [1]}), "no array 'data' of bytes in rows"),
+        (b"words", "damaged"),
+    ],
+)
+def test_a_batch_of_another_form_is_named(content, reason, folder, cache):
+    write_archive(folder / "cifar-10-python.tar.gz", "x", {**pickled(make_batches(TEN, 3, 10)), "test_batch": content})
+    with pytest.raises(
+        UserError, match=rf"test_batch is not a batch as published: .*{reason}.*get it again from https"
+    ):
+        Cifar10(str(folder), "val", cache)
+
+
+def test_a_label_that_is_no_class(folder, cache):
+    batches = make_batches(TEN, 3, 10)
+    batches["data_batch_2"]["labels"][1] = 10
+    write_archive(folder / "cifar-10-python.tar.gz", "x", pickled(batches))
+    with pytest.raises(UserError, match=r"sample 4 of .* has label 10, but cifar10 has 10 classes"):
+        Cifar10(str(folder), "train", cache)
+
+
+def test_truncated_archive_is_named(folder, cache):
+    write_cifar10(folder, rows=20)
+    archive = folder / "cifar-10-python.tar.gz"
+    os.truncate(archive, os.path.getsize(archive) // 2)
+    with pytest.raises(UserError, match=rf"{archive} is damaged or truncated: .*get it again"):
+        Cifar10(str(folder), "train", cache)
+    archive.write_bytes(b"no archive at all")
+    with pytest.raises(UserError, match=rf"{archive} is damaged or truncated"):
+        Cifar10(str(folder), "train", cache)
+
+
+def test_what_is_missing_is_named(folder, cache):
+    files = pickled(make_batches(TEN, 3, 10))
+    del files["data_batch_3"]
+    write_archive(folder / "cifar-10-python.tar.gz", "x", files)
+    with pytest.raises(UserError, match=r"cifar-10-python.tar.gz has no data_batch_3"):
+        Cifar10(str(folder), "train", cache)
+    with pytest.raises(UserError, match=r"has no cifar-100-python.tar.gz \(or its folder cifar-100-python\)"):
+        Cifar100(str(folder), "train", cache)
+    with pytest.raises(UserError, match="dataset cifar10 needs -data_path"):
+        Cifar10(None, "train", cache)
+    with pytest.raises(UserError, match="data path .*/nowhere does not exist; dataset cifar10 expects"):
+        Cifar10(str(folder / "nowhere"), "train", cache)

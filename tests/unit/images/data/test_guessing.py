@@ -1,0 +1,213 @@
+"""A path without a dataset name: its contents decide, or the user is asked."""
+
+import gzip
+import json
+import os
+import struct
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.cifar_writer import write_cifar10, write_cifar100
+
+from paddlevit_dist.images.data import box_layouts, formats
+from paddlevit_dist.images.data.guessing import guess
+from paddlevit_dist.registry import DATASETS, resolve
+from paddlevit_dist.runtime.errors import UserError
+
+PUBLISHED = {"mnist": [5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3], "fashion_mnist": [9, 0, 0, 3, 0, 2, 7, 2, 5, 5, 0]}
+
+
+def write(root, *names):
+    """Images, tar files without members, what a function writes, and empty files."""
+    root.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        if callable(name):
+            name(root)
+            continue
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix.lower() in (".jpg", ".jpeg"):
+            Image.new("RGB", (8, 6)).save(path, "JPEG")
+        elif path.suffix == ".tar":
+            tarfile.open(path, "w").close()
+        else:
+            path.write_bytes(b"")
+
+
+def idx(labels=(0,) * 11, packed=False):
+    def make(root):
+        values = np.array(labels, np.uint8)
+        for prefix in ("train", "t10k"):
+            for part, array in (
+                ("images-idx3", np.zeros((len(values), 28, 28), np.uint8)),
+                ("labels-idx1", values if prefix == "train" else values[:0]),
+            ):
+                content = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
+                name = f"{prefix}-{part}-ubyte"
+                (root / (f"{name}.gz" if packed else name)).write_bytes(gzip.compress(content) if packed else content)
+
+    return make
+
+
+def text(name, content):
+    return lambda root: (root / name).write_bytes(content.encode())
+
+
+def dicom(*names):
+    def make(root):
+        write(root, *names)
+        for name in names:
+            (root / name).write_bytes(bytes(128) + b"DICM")
+
+    return make
+
+
+SPLIT_FOLDERS = ("train/ant/1.jpg", "train/bee/1.jpg", "val/ant/2.jpg", "val/bee/2.jpg")
+UNSPLIT_FOLDERS = ("ant/1.jpg", "bee/1.jpg", "cat/1.jpg", "dog/1.jpg", "README.md", ".git/x.jpg")
+LISTS = (
+    *SPLIT_FOLDERS,
+    text("train_list.txt", "train/ant/1.jpg 0\ntrain/bee/1.jpg 1\n"),
+    text("val_list.txt", "val/ant/2.jpg 0\nval/bee/2.jpg 1\n"),
+)
+SHARDS = ("train-000.tar", "train-001.tar", "val-000.tar", "classes.txt", "prepared.json")
+SCENES = ("classes.txt", "train.txt", "val.txt", "scenes/one.scene")
+VOLUMES = ("train/one.nii.gz", "train/one.csv", "val/two.nii.gz", "val/two.csv")
+SCANNET = text("prepared.json", json.dumps({"version": 1, "kind": "scannet", "source": "x"}))
+PLY = text("prepared.json", json.dumps({"version": 1, "kind": "ply", "source": "x"}))
+
+
+@pytest.mark.parametrize(
+    "names, dataset, reason",
+    [
+        (SPLIT_FOLDERS, "folder", "my_data has class folders below train and val"),
+        (("train/ant/deep/er/1.JPEG", "validation/ant/2.jpg"), "folder", "class folders below train and validation"),
+        (("train/ant/1.heic", "val/ant/1.heic"), "folder", "my_data has class folders below train and val"),
+        (UNSPLIT_FOLDERS, "folder", "class folders ant, bee, cat, …, not split into train and val"),
+        (("val/ant/2.jpg", "val/bee/2.jpg"), "folder", "my_data has class folders below val"),
+        (LISTS, "imagenet2012", "my_data has train_list.txt and val_list.txt, lists of 'path label' for"),
+        (("val/2.jpg", text("val_list.txt", "val/2.jpg 0\n")), "imagenet2012", "has val_list.txt, lists of"),
+        (("train/n01/1.JPEG", "val/ILSVRC2012_val_00000001.JPEG"), "imagenet2012", "ILSVRC2012_val_00000001.JPEG"),
+        (SHARDS, "tar", "my_data has tar files such as train-000.tar and val-000.tar"),
+        (("train/ant.tar", "train/bee.tar"), "tar", "my_data has tar files such as train/ant.tar"),
+        (("ILSVRC2012_img_val.tar", text("val_list.txt", "val/x.JPEG 65\n")), "tar", "such as ILSVRC2012_img_val.tar"),
+        ((idx(PUBLISHED["mnist"]),), "mnist", "begin with the labels of mnist"),
+        ((idx(PUBLISHED["fashion_mnist"], packed=True),), "fashion_mnist", "begin with the labels of fashion_mnist"),
+        ((idx(),), "mnist", "taken for mnist as nothing says fashion_mnist"),
+        ((write_cifar10,), "cifar10", "cifar-10"),
+        ((write_cifar100,), "cifar100", "cifar-100"),
+        ((*SCENES, PLY), "scenes", "point clouds for recipes such as configs/pointgroup_scannet.yaml"),
+        ((*SCENES, SCANNET), "scannet", "point clouds"),
+        (SCENES, "scenes", "point clouds"),
+        (VOLUMES, "landmarks", "volumes below train such as one.nii.gz, for recipes such as configs/landmark_unet3d"),
+        (("train/one.npy", "train/one.json"), "landmarks", "volumes below train such as one.npy"),
+        (("train/anna/1.dcm", "train/anna/2.dcm", "train/anna.fcsv"), "landmarks", "train such as anna/*.dcm"),
+        ((dicom("train/anna/IM1"), "train/anna.fcsv"), "landmarks", "volumes below train such as anna/*.dcm"),
+        (("images/1.jpg", "masks/1.jpg"), "label_maps", "my_data has images and label maps"),
+        (("train/images/1.jpg", "train/masks/1.jpg"), "label_maps", "my_data has images and label maps"),
+    ],
+)
+def test_what_lies_there_names_the_data_set(names, dataset, reason, tmp_path, monkeypatch):
+    write(tmp_path / "my_data", *names)
+    monkeypatch.chdir(tmp_path)
+    for path in ("my_data", "my_data/"):
+        made = guess(path)
+        assert made.dataset == dataset and made.dataset in DATASETS and reason in made.reason
+
+
+@pytest.mark.parametrize("names", [SPLIT_FOLDERS, LISTS, (idx(PUBLISHED["mnist"]),), (write_cifar10,), UNSPLIT_FOLDERS])
+def test_the_named_data_set_reads_what_lies_there(names, tmp_path, cache):
+    write(tmp_path / "data", *names)
+    target = resolve("dataset", guess(str(tmp_path / "data")).dataset)
+    if names is UNSPLIT_FOLDERS:
+        assert len(target.whole(str(tmp_path / "data"), cache)) == 4
+    else:
+        assert len(target(str(tmp_path / "data"), "train", cache)) >= 2
+
+
+def test_the_reason_can_be_printed_whatever_the_folders_are_called(tmp_path):
+    write(tmp_path / "data", *UNSPLIT_FOLDERS)
+    os.rename(tmp_path / "data" / "ant", os.path.join(os.fsencode(tmp_path), b"data/a\xe9"))
+    assert "class folders a\\xe9, bee" in guess(str(tmp_path / "data")).reason.encode("utf-8").decode()
+
+
+def test_idx_files_of_a_folder_named_for_fashion(tmp_path):
+    write(tmp_path / "Fashion-MNIST" / "raw", idx())
+    assert guess(str(tmp_path / "Fashion-MNIST" / "raw")).dataset == "fashion_mnist"
+
+
+def test_a_file_is_an_archive_of_cifar_or_a_tar_file_whose_folder_is_asked_for(tmp_path):
+    write(tmp_path, "cifar-10-python.tar.gz", "train.tar", "data.zip")
+    assert guess(str(tmp_path / "cifar-10-python.tar.gz")).dataset == "cifar10"
+    with pytest.raises(UserError, match=f"train.tar is a tar file; give the folder that holds it: {tmp_path}"):
+        guess(str(tmp_path / "train.tar"))
+    assert guess(str(tmp_path / "data.zip")) is None
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("1.jpg", "2.jpg"),
+        ("train/1.jpg", "val/2.jpg"),
+        ("Train/1.jpg", "Test/2.jpg"),
+        ("train2017/1.jpg", "val2017/1.jpg"),
+        ("photos/1.jpg",),
+        ("a/x.txt", "b/x.txt", "labels.csv"),
+        (),
+    ],
+)
+def test_what_is_no_data_set_of_ours_is_not_taken_for_one(names, tmp_path):
+    write(tmp_path / "data", *names)
+    assert guess(str(tmp_path / "data")) is None
+
+
+@pytest.mark.parametrize(
+    "names, named",
+    [
+        ((*SPLIT_FOLDERS, *SHARDS), ("-dataset=folder", "-dataset=tar")),
+        ((write_cifar10, write_cifar100), ("-dataset=cifar10", "-dataset=cifar100")),
+        ((*SPLIT_FOLDERS, idx()), ("-dataset=folder", "-dataset=mnist")),
+        ((*SPLIT_FOLDERS, *VOLUMES), ("-dataset=folder", "-dataset=landmarks")),
+        ((*LISTS, *SCENES), ("-dataset=imagenet2012", "-dataset=scenes")),
+    ],
+)
+def test_two_kinds_of_data_are_both_named(names, named, tmp_path):
+    write(tmp_path / "data", *names)
+    with pytest.raises(UserError, match="name the right one with -dataset") as caught:
+        guess(str(tmp_path / "data"))
+    assert all(name in str(caught.value) for name in named) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name, command",
+    [
+        ("scene0000_00/scene0000_00_vh_clean_2.ply", "prepare scannet"),
+        ("train/one.ply", "prepare ply"),
+        ("train/scene0000_00_inst_nostuff.pth", "prepare pth"),
+        ("train/tile.laz", "prepare scenes"),
+    ],
+)
+def test_raw_point_clouds_are_told_to_be_prepared(name, command, tmp_path):
+    write(tmp_path / "data", name)
+    with pytest.raises(UserError, match=f"holds point clouds such as {os.path.basename(name)}: .*{command} "):
+        guess(str(tmp_path / "data"))
+
+
+def test_nothing_there_and_compressed_tar_files_are_told(tmp_path):
+    with pytest.raises(UserError, match=f"data path {tmp_path}/nowhere does not exist"):
+        guess(str(tmp_path / "nowhere"))
+    write(tmp_path / "data", "train.tar.gz")
+    with pytest.raises(UserError, match=r"train\.tar\.gz is compressed"):
+        guess(str(tmp_path / "data"))
+    write(tmp_path / "data", *SPLIT_FOLDERS)  # then the archive is where they came from
+    assert guess(str(tmp_path / "data")).dataset == "folder"
+
+
+def test_of_a_folder_with_very_many_names_some_are_looked_at(tmp_path, monkeypatch):
+    seen = set()
+    monkeypatch.setattr(box_layouts, "MOST_NAMES", 10)
+    monkeypatch.setattr(formats, "is_hidden", lambda name: seen.add(name))
+    write(tmp_path, *(f"pictures/{number:02d}.jpg" for number in range(50)))
+    assert guess(tmp_path) is None
+    assert len(seen - {b"pictures"}) == 10

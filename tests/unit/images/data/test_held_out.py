@@ -1,0 +1,163 @@
+"""One dataset split into training and validation images."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+from support.runs import write_single_folder
+
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.held_out import choose_held_out, hold_out, open_images
+from paddlevit_dist.images.data.imagenet import ImageNet2012
+from paddlevit_dist.images.data.small_sets import Digits
+from paddlevit_dist.logging.record import cache_folder
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+
+
+class Named:
+    """A dataset of which only the names are asked for."""
+
+    def __init__(self, names):
+        self.identity = list(names).__getitem__
+
+
+def chosen(labels, fraction, seed):
+    return choose_held_out(Named(map(str, range(len(labels)))), labels, fraction, seed)
+
+
+def test_each_class_gives_its_share():
+    labels = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 7], [1000, 100, 10, 40]))
+    held_out = chosen(labels, 0.1, 0)
+    assert {label: int(held_out[labels == label].sum()) for label in (0, 1, 2, 7)} == {0: 100, 1: 10, 2: 1, 7: 4}
+
+
+@pytest.mark.parametrize(("size", "fraction", "expected"), [(1, 0.5, 0), (2, 0.01, 1), (2, 0.99, 1), (3, 0.5, 2)])
+def test_small_classes_keep_one_for_training_and_give_one_if_they_can(size, fraction, expected):
+    assert chosen(np.zeros(size, int), fraction, 0).sum() == expected
+
+
+def test_the_choice_is_random_and_decided_by_its_own_seed(tmp_path):
+    labels = np.repeat(np.arange(10), 100)
+    first = chosen(labels, 0.2, 0)
+    np.testing.assert_array_equal(first, chosen(labels, 0.2, 0))
+    assert 0 < (first & chosen(labels, 0.2, 1)).sum() < 100  # of 200; 40 by chance
+    positions = np.flatnonzero(first) % 100
+    assert abs(positions.mean() - 49.5) < 8
+    write_single_folder(tmp_path / "data", {"ant": 10, "bee": 20})
+    rows = [
+        open_images(configuration(tmp_path, "DATA.VAL_FRACTION", "0.2", *more), "val", tmp_path)[0].rows.tolist()
+        for more in ([], ["-seed=5"], ["DATA.VAL_SEED", "5"])
+    ]
+    assert rows[0] == rows[1] != rows[2]
+
+
+def split_of(names, fraction=0.2, seed=0):
+    """Names that are trained on, and names that are held out, of files named ``class/file``."""
+    names = sorted(names)
+    _, labels = np.unique([name.partition("/")[0] for name in names], return_inverse=True)
+    held_out = choose_held_out(Named(names), labels, fraction, seed)
+    return {name for name, out in zip(names, held_out) if not out}, {name for name, out in zip(names, held_out) if out}
+
+
+FILES = [f"{name}/{number:03d}.jpg" for name in ("ant", "bee", "cow") for number in range(60)]
+CHANGES = {
+    "three removed": [name for name in FILES if not name.endswith(("ant/007.jpg", "bee/031.jpg", "cow/058.jpg"))],
+    "one added to each class": [*FILES, "ant/0000.jpg", "bee/0000.jpg", "cow/0000.jpg"],
+    "one renamed": ["ant/first.jpg", *(name for name in FILES if name != "ant/000.jpg")],
+    "a class added": [*FILES, *(f"ape/{number:03d}.jpg" for number in range(60))],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_files_that_come_and_go_move_at_most_one_other_each(change):
+    """Drawn by position, 25 of 36 held-out images had been trained on after the first of these."""
+    trained, held_out = split_of(FILES)
+    trained_now, held_out_now = split_of(CHANGES[change])
+    changed = set(FILES) ^ set(CHANGES[change])
+    allowed = 0 if change == "a class added" else len(changed)
+    assert len(held_out_now & trained) + len(trained_now & held_out) <= allowed
+    for name in {name.partition("/")[0] for name in CHANGES[change]}:
+        sizes = [sum(one.startswith(f"{name}/") for one in names) for names in (CHANGES[change], held_out_now)]
+        assert sizes[1] == round(0.2 * sizes[0])
+
+
+def test_images_are_the_same_wherever_their_folder_is_and_names_decide_not_places(tmp_path):
+    for root in ("here", "there"):
+        write_single_folder(tmp_path / root / "data", {"ant": 20})
+    parts = []
+    for root in ("here", "there"):
+        part = hold_out(ClassFolders.whole(str(tmp_path / root / "data"), tmp_path), "val", 0.3, 0, tmp_path)
+        parts.append(({part.identity(index) for index in range(len(part))}, part.identities().tolist()))
+    assert parts[0] == parts[1] and all(name.startswith("ant/") for name in parts[0][0])
+    reversed_order = choose_held_out(Named(FILES[59::-1]), np.zeros(60, int), 0.3, 0)[::-1]
+    np.testing.assert_array_equal(reversed_order, choose_held_out(Named(FILES[:60]), np.zeros(60, int), 0.3, 0))
+
+
+def test_a_file_that_is_listed_twice_is_on_one_side_that_of_its_first(tmp_path):
+    """Among five copies of each of 40 names, alike up to their spelling, some stood on both sides."""
+    names = [f"{number}.jpg" for number in range(40)]
+    listed = [*names, *(f"./{name}" for name in names), *names * 3]
+    (tmp_path / "train_list.txt").write_text("".join(f"{name} {row // 160}\n" for row, name in enumerate(listed)))
+    whole = ImageNet2012(str(tmp_path), "train", tmp_path)
+    held_out = choose_held_out(whole, np.asarray(whole.labels), 0.25, 0).reshape(5, 40)
+    assert (held_out == held_out[0]).all() and held_out[0].sum() == 10
+    np.testing.assert_array_equal(held_out[0], choose_held_out(whole, np.zeros(40, int), 0.25, 0))
+
+
+def test_the_parts_share_out_the_whole(tmp_path):
+    whole = Digits(None, "train", tmp_path)
+    train, val = (hold_out(whole, split, 0.2, 3, tmp_path) for split in ("train", "val"))
+    assert len(train) + len(val) == len(whole) and set(train.rows) | set(val.rows) == set(range(len(whole)))
+    for part in (train, val):
+        for index in (0, len(part) - 1):
+            image, label = part.read(index)
+            expected, expected_label = whole.read(int(part.rows[index]))
+            assert label == expected_label == part.labels[index] and image.tobytes() == expected.tobytes()
+            assert part.describe(index) == whole.describe(int(part.rows[index]))
+        assert (part.kind, part.image_mode, part.num_classes) == ("glyph", "L", 10)
+        copy = pickle.loads(pickle.dumps(part))
+        assert len(pickle.dumps(part)) <= 1000 and len(copy) == len(part) and copy.describe(5) == part.describe(5)
+
+
+def test_nothing_to_hold_out_and_no_split_are_told(tmp_path):
+    write_single_folder(tmp_path / "data", {"a": 1, "b": 1})
+    with pytest.raises(UserError, match="VAL_FRACTION 0.5 holds nothing out: no class has two images"):
+        open_images(configuration(tmp_path, "DATA.VAL_FRACTION", "0.5"), "train", tmp_path)
+    with pytest.raises(UserError, match="or let DATA.VAL_FRACTION split a single folder"):
+        open_images(configuration(tmp_path), "train", tmp_path)
+
+
+def configuration(tmp_path, *options):
+    arguments = ["-dataset=folder", f"-data_path={tmp_path / 'data'}", f"-output={tmp_path}", *options]
+    return load(arguments).values
+
+
+def test_a_single_folder_is_split_by_a_key_and_listed_in_the_output(tmp_path):
+    write_single_folder(tmp_path / "data", {"ant": 10, "bee": 20})
+    config = configuration(tmp_path, "DATA.VAL_FRACTION", "0.2")
+    train, _ = open_images(config, "train", tmp_path)
+    val, notes = open_images(config, "val", tmp_path)
+    assert len(train) == 24 and np.bincount(val.labels).tolist() == [2, 4]
+    assert notes == [
+        "note: 6 of 30 training images are held out for validation (DATA.VAL_FRACTION 0.2, VAL_SEED 0), "
+        f"listed in {tmp_path / 'val_files.txt'}"
+    ]
+    listed = (tmp_path / "val_files.txt").read_text().splitlines()
+    assert [os.path.join(tmp_path, "data", line) for line in listed] == [val.describe(index) for index in range(6)]
+    assert not set(listed) & {os.path.relpath(train.describe(i), tmp_path / "data") for i in range(len(train))}
+    write_single_folder(tmp_path / "data" / "train", {"ant": 10, "bee": 10})  # then it is that which is split
+    val, _ = open_images(config, "val", tmp_path)
+    assert len(val) == 4 and "/train/" in val.describe(0)
+
+
+def test_reading_options_and_cache_folder_come_from_the_configuration(tmp_path):
+    write_single_folder(tmp_path / "data", {"ant": 10})
+    shared = tmp_path / "shared" / "cache"
+    options = ["DATA.VAL_FRACTION", "0.2", "DATA.MAX_PIXELS", "8", "DATA.CACHE_FOLDER", str(shared)]
+    values = configuration(tmp_path, *options)
+    val, _ = open_images(values, "val", cache_folder(values))
+    assert len(list(shared.iterdir())) == 2
+    with pytest.raises(UserError, match="above the limit of 8 pixels"):
+        val.read(0)

@@ -1,0 +1,231 @@
+"""Images are opened before a run starts, and findings are reported."""
+
+import os
+import pickle
+import re
+import shutil
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.images.data import inspection as opening
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.held_out import hold_out
+from paddlevit_dist.images.data.imagenet import ImageNet2012
+from paddlevit_dist.images.data.inputs import image_inputs
+from paddlevit_dist.images.data.inspection import Inspection, classes_without_images
+from paddlevit_dist.images.data.reading import Reading
+from paddlevit_dist.images.data.small_sets import Digits
+from paddlevit_dist.images.data.tar import TarImages
+from paddlevit_dist.runtime.errors import UserError
+
+
+def save(path, number, orientation=None):
+    """An image of its own for each number."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(number).integers(0, 255, (6, 8, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = orientation or 1
+    Image.fromarray(pixels).save(path, **({"exif": exif.tobytes()} if orientation else {}))
+
+
+@pytest.fixture
+def root(tmp_path, cache):
+    """Two classes with six images each in train and three in val, all different."""
+    for label, name in enumerate(("ant", "bee")):
+        for split, number in (("train", 6), ("val", 3)):
+            for position in range(number):
+                seed = 100 * label + 10 * (split == "val") + position
+                save(tmp_path / "data" / split / name / f"{position}.png", seed)
+    return tmp_path / "data"
+
+
+def folders(root, split):
+    return ClassFolders(str(root), split, root.parent / "cache")
+
+
+def lists(root, split):
+    files = sorted(root.glob(f"{split}/*/*"))
+    lines = [f"{file.relative_to(root)} {int(file.parent.name == 'bee')}\n" for file in files]
+    (root / f"{split}_list.txt").write_text("".join(lines))
+    return ImageNet2012(str(root), split, root.parent / "cache")
+
+
+def tars(root, split):
+    with tarfile.open(root / f"{split}-0.tar", "w") as tar:
+        for file in sorted(root.glob(f"{split}/*/*")):
+            tar.add(file, str(file.relative_to(root / split)))
+    return TarImages(str(root), split, root.parent / "cache")
+
+
+every_dataset = pytest.mark.parametrize("dataset_of", [folders, lists, tars])
+
+
+def looked(dataset_of, root, is_evaluation=False, replaces_bad=False):
+    """All lines of a run, or of an evaluation."""
+    inspection = Inspection(is_evaluation, replaces_bad)
+    splits = ["val"] if is_evaluation else ["train", "val"]
+    return [line for split in splits for line in inspection.look(dataset_of(root, split), split, 2)]
+
+
+@every_dataset
+@pytest.mark.parametrize("replaces_bad", [False, True])
+def test_a_bad_validation_image_stops_before_the_run(replaces_bad, dataset_of, root):
+    assert looked(dataset_of, root) == ["opened all 12 images of train", "opened all 6 images of val"]
+    first = root / "val" / "bee" / "1.png"
+    first.write_bytes(first.read_bytes()[:90])
+    (root / "val" / "bee" / "2.png").write_bytes(b"words")
+    with pytest.raises(UserError) as caught:
+        looked(dataset_of, root, replaces_bad=replaces_bad)
+    message = str(caught.value)
+    assert "bee/1.png cannot be read as an image: " in message and "\n" not in message
+    assert "(with it 2 of the 6 opened images of val: " in message and "bee/2.png)" in message
+    assert message.endswith("; repair or remove it: an evaluation leaves no image out")
+    with pytest.raises(UserError, match=r"bee/1\.png cannot be read"):
+        looked(dataset_of, root, is_evaluation=True)
+
+
+@every_dataset
+def test_a_bad_training_image_stops_or_is_told_where_the_next_one_replaces_it(dataset_of, root):
+    (root / "train" / "ant" / "4.png").write_bytes(b"")
+    with pytest.raises(UserError, match=r"ant/4\.png cannot .* empty; .* let DATA\.ON_BAD_SAMPLE skip"):
+        looked(dataset_of, root)
+    (line, _) = looked(dataset_of, root, replaces_bad=True)
+    assert (
+        line.startswith("opened all 12 images of train; one of them cannot be read")
+        and "ant/4.png cannot be read as an image: " in line
+    )
+    for file in root.glob("train/*/*"):
+        file.write_bytes(b"")
+    with pytest.raises(UserError, match="with it 12 of the 12 .*none of them can be read, so there is nothing"):
+        looked(dataset_of, root, replaces_bad=True)
+
+
+def test_a_large_set_is_judged_by_the_same_sample_each_time_and_within_the_time(root, monkeypatch):
+    monkeypatch.setattr(opening, "ALL_UP_TO", 11)
+    monkeypatch.setattr(opening, "SAMPLE", 5)
+    first, second = (opening.open_split(folders(root, "train"), "train") for _ in range(2))
+    assert first.findings() == ["opened 5 of 12 images of train"]
+    assert [look.index for look in first.looks] == [look.index for look in second.looks]
+    assert len({look.index for look in first.looks}) == 5
+    monkeypatch.setattr(opening, "WITHOUT_LIMIT", 3)
+    in_no_time = opening.open_split(folders(root, "train"), "train", seconds=-1.0)
+    assert in_no_time.findings() == ["opened 3 of 12 images of train"]
+
+
+def test_ctrl_c_ends_the_threads_at_once(root):
+    def interrupted():
+        yield from range(4)
+        raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        list(opening.in_threads(lambda dataset, index: index, folders(root, "train"), interrupted(), "", None, 60.0))
+    assert threading.active_count() == before
+
+
+def test_each_thread_reads_its_own_copy(root, monkeypatch):
+    """With one copy of tar files for all, a thread would close the file that another reads from."""
+    monkeypatch.setattr(opening, "cpu_cores", lambda: 4)
+    dataset = tars(root, "train")
+    together = threading.Barrier(4, timeout=600)
+
+    def look(own, index):
+        together.wait()  # four threads are at work at once
+        return threading.get_ident(), id(own), opening.digest_of(own.encoded(index))
+
+    found = list(opening.in_threads(look, dataset, range(12), "", 12, 60.0))
+    copies = {(thread, copy) for thread, copy, _ in found}
+    assert len(copies) == len({copy for _, copy in copies}) == 4 and id(dataset) not in {copy for _, copy in copies}
+    assert [digest for _, _, digest in found] == [opening.digest_of(dataset.encoded(index)) for index in range(12)]
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+def test_turned_images_are_counted_unless_they_are_turned_back(suffix, root):
+    for orientation, name in ((6, b"caf\xe9"), (3, b"y"), (1, b"z")):
+        save(root / "val" / "ant" / f"turned.{suffix}", 50 + orientation, orientation)
+        named = os.path.join(os.fsencode(root), b"val/ant", name + f".{suffix}".encode())
+        os.rename(root / "val" / "ant" / f"turned.{suffix}", named)
+    (_, _, line) = looked(folders, root)
+    assert line.encode("utf-8").decode() == (
+        "2 of the 9 opened images of val are to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false "
+        rf"ignores: {root}/val/ant/caf\xe9.{suffix}"
+    )
+    dataset = folders(root, "val")
+    dataset.reading = Reading(exif_rotate=True)
+    assert Inspection(False, False).look(dataset, "val", 2) == ["opened all 9 images of val"]
+
+
+def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction(root, tmp_path):
+    deep = root / "train" / "ant" / "deep.png"
+    Image.fromarray(np.full((6, 8), 40_000, np.uint16)).save(deep)
+    said = f"stored with more than 8 bits a pixel, .* as {deep}"
+    assert re.match(f"1 of the 13 opened images of train is {said}", looked(folders, root)[1])
+    inputs = image_inputs([str(root / "train")], tmp_path, lambda image, _: image, "RGB", Reading())
+    (line,) = [line for line in inputs.notices if "8 bits" in line]
+    assert re.match(f"1 of 13 images is {said}", line)
+    deep.unlink()
+    assert not image_inputs([str(root / "train")], tmp_path, None, "RGB", Reading()).notices
+
+
+@every_dataset
+@pytest.mark.parametrize("sample", [100, 3])
+def test_identical_images_of_train_and_val_are_counted_with_an_example(sample, dataset_of, root, monkeypatch):
+    shutil.copy(root / "train" / "ant" / "5.png", root / "val" / "ant" / "x.png")
+    shutil.copy(root / "train" / "bee" / "0.png", root / "val" / "bee" / "y.png")
+    link = shutil.copy if dataset_of is tars else os.symlink
+    link(root / "train" / "ant" / "5.png", root / "val" / "bee" / "link.png")
+    monkeypatch.setattr(opening, "ALL_UP_TO", sample)
+    monkeypatch.setattr(opening, "SAMPLE", 9)  # all of val; of train the others are compared by size and content
+    line = looked(dataset_of, root)[-1]
+    assert line.startswith("3 images of val are identical to images of train, as ")
+    assert line.endswith("ant/5.png") and "ant/x.png and " in line
+
+
+def test_what_was_compared_is_said_where_it_was_not_all(root, monkeypatch):
+    monkeypatch.setattr(opening, "ALL_UP_TO", 7)
+    monkeypatch.setattr(opening, "SAMPLE", 4)
+    opened = [opening.open_split(folders(root, split), split) for split in ("train", "val")]
+    assert opening.compare(*opened, seconds=-1.0) == [
+        "no image of val found identical to one of train (compared: all 6 with 4 of 12)"
+    ]
+    assert opening.compare(*opened) == []
+
+
+def test_a_held_out_part_is_compared_with_the_rest(root, cache):
+    shutil.rmtree(root / "val")
+    for name in ("ant", "bee"):
+        for position in range(1, 6):
+            shutil.copy(root / "train" / name / "0.png", root / "train" / name / f"{position}.png")
+    inspection = Inspection(False, False)
+    whole = ClassFolders.whole(str(root), cache)
+    parts = {split: hold_out(whole, split, 0.5, 0, cache) for split in ("train", "val")}
+    lines = [line for split, part in parts.items() for line in inspection.look(part, split, 2)]
+    assert lines[:2] == ["opened all 6 images of train", "opened all 6 images of val"]
+    assert lines[2].startswith("6 images of val are identical to images of train")
+
+
+def test_classes_without_images_are_named(root, tmp_path):
+    shutil.rmtree(root / "val" / "ant")
+    assert looked(folders, root)[1] == "val has no images of 1 of 2 classes: ant"
+    assert classes_without_images(lists(root, "val"), "val", 1000) == [
+        "val has no images of 999 of 1,000 classes: 0, 2, 3, …"
+    ]
+    # Images that are no files are not opened again.
+    assert Inspection(False, False).look(Digits(None, "val", tmp_path), "val", 10) == []
+
+
+def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):
+    import paddlevit_dist.settings as configuration
+    from paddlevit_dist.registry import resolve
+
+    output = root.parent / "output"
+    output.mkdir()
+    values = configuration.load(["-dataset=folder", f"-data_path={root}", f"-output={output}", "-image_size=16"]).values
+    task = resolve("task", values.TASK)(values)
+    samples = task.build_dataset("train", output)
+    assert len(pickle.dumps(task)) < 20_000 and pickle.loads(pickle.dumps(task))._inspection is None
+    assert samples.notices[-1] == "opened all 12 images of train"

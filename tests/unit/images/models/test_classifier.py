@@ -1,0 +1,172 @@
+"""What every registered image model must do, by name; computed with reduced dimensions."""
+
+import numpy as np
+import paddle
+import pytest
+from support.every_classifier import (
+    BATCH,
+    CLASSES,
+    NAMES,
+    ONE_OF_EACH_FAMILY,
+    PUBLISHED,
+    WITHOUT_GRADIENT,
+    far_from_the_start,
+    image_size,
+    images,
+    learning,
+    require_learning,
+    small_model,
+)
+
+from paddlevit_dist.images.models import variants
+from paddlevit_dist.models import create_model, list_models, variant_options
+from paddlevit_dist.registry import SPELLINGS, WHOLE, contents_of
+from paddlevit_dist.runtime.errors import UserError
+
+
+def test_every_name_is_listed_and_every_spelling_means_a_name():
+    assert set(NAMES) | set(SPELLINGS) <= set(list_models())
+    for spelling, name in SPELLINGS.items():
+        assert name in NAMES and variant_options(spelling) == variant_options(name)
+    tables = [table for name, table in vars(variants).items() if name.isupper() and not name.startswith("_")]
+    classifiers = [name for table in tables for name in table if contents_of("model", name) == WHOLE]
+    assert sorted(classifiers) == sorted(NAMES)  # each stands in one table
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_number_of_parameters_is_the_published_one(name):
+    with paddle.LazyGuard():  # shapes only, no memory
+        model = create_model(name)
+    count = sum(int(np.prod(parameter.shape)) for _, parameter in learning(model))
+    published = PUBLISHED[name.replace("pvtv2", "pvt_v2").replace("b2_linear", "b2_li")]
+    if isinstance(published, int):
+        assert count == published
+    else:
+        assert count / 1e6 == pytest.approx(published, abs=0.0051)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_forward_backward_and_state(name, tmp_path):
+    """Of every other variant at night."""
+    require_learning(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_the_first_step_has_distinct_logits_and_a_gradient_in_every_parameter(name):
+    model = small_model(name)
+    logits = model(images(name))
+    paddle.nn.functional.cross_entropy(logits, paddle.to_tensor([0, 3, 6])).backward()
+    assert len(np.unique(logits.numpy().round(7))) == BATCH * CLASSES
+    for parameter_name, parameter in learning(model):
+        assert np.abs(parameter.grad.numpy()).max() > 0 or parameter_name.endswith(WITHOUT_GRADIENT), parameter_name
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_resetting_the_classifier_changes_only_the_last_layers(name):
+    model = small_model(name)
+    model.eval()
+    before = {key: value.numpy().copy() for key, value in model.state_dict().items()}
+    model.reset_classifier(4)
+    assert model(images(name)).shape == [BATCH, 4]
+    after = model.state_dict()
+    last = tuple(f"{layer}." for layer in model.classifier_layers)
+    assert set(after) == set(before)
+    assert all((after[key].numpy() == before[key]).all() for key in before if not key.startswith(last))
+    model.reset_classifier(0)
+    x = images(name)
+    np.testing.assert_allclose(model(x).numpy(), model.forward_features(x).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_other_channels_and_unknown_options(name):
+    model = small_model(name, in_channels=1)
+    assert model(images(name)[:, :1]).shape == [BATCH, CLASSES]
+    assert (model.in_channels, tuple(model.image_size)) == (1, image_size(name))
+    with pytest.raises(UserError, match=f"model '{name}' has no option 'width'"):
+        create_model(name, width=3)
+
+
+@pytest.mark.parametrize("option", ["dropout", "attention_dropout", "drop_path"])
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_each_regularisation_is_random_in_training_and_absent_in_evaluation(name, option):
+    if option == "attention_dropout" and name.startswith(("mixer", "convnext", "resnet", "hgnetv2")):
+        pytest.skip("it has no attention")
+    if option == "drop_path" and name.startswith("hgnetv2"):
+        pytest.skip("few of its blocks have an identity beside them")
+    plain, model = (far_from_the_start(small_model(name, **rates)) for rates in ({}, {option: 0.5}))
+    x = images(name, batch=8)
+    plain.eval()
+    model.eval()
+    np.testing.assert_array_equal(model(x).numpy(), plain(x).numpy())
+    model.train()
+    assert (model(x) != model(x)).any()
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_names_that_are_not_decayed_exist_and_have_several_axes(name):
+    model = small_model(name)
+    parameters = dict(model.named_parameters())
+    exempt = model.no_weight_decay()
+    assert all(parameters[key].ndim > 1 for key in exempt)
+    assert bool(exempt) == name.startswith(("vit", "deit", "swin", "cait", "eva02"))
+
+
+# What timm 1.0.31 says: ``no_weight_decay()``, and ``group_parameters(model, model.group_matcher(), reverse=True)``. Of
+# a layer that is not here the name's beginning counts that is the longest.
+TIMM_GROUPS = {
+    "vit_tiny_patch16_224": "cls_token 0 pos_embed 0 patch_embed 0 blocks.0 1 blocks.11 12 norm 12 head 13",
+    "deit_tiny_distilled_patch16_224": "dist_token 0 patch_embed 0 blocks.11 12 norm 12 head 13 head_dist 13",
+    "swin_tiny_patch4_window7_224": "patch_embed 0 layers.0.blocks.0 1 layers.1.downsample 3 layers.1.blocks.0 3 "
+    "layers.1.blocks.1 4 layers.2.downsample 5 layers.2.blocks.0 5 layers.3.blocks.1 12 norm 12 head.fc 13",
+    "convnext_tiny": "stem 0 stages.0.blocks.0 1 stages.1.downsample 4 stages.1.blocks.0 4 stages.2.blocks.8 15 "
+    "stages.3.downsample 16 stages.3.blocks.0 16 stages.3.blocks.2 18 head.norm 19 head.fc 19",
+    "cait_xxs24_224": "cls_token 0 patch_embed 0 blocks.0 1 blocks.22 23 blocks_token_only.0 23 blocks.23 24 "
+    "blocks_token_only.1 24 norm 24 head 25",
+    "mixer_b16_224": "stem 0 blocks.0 1 blocks.11 12 norm 12 head 13",
+    "pvtv2_b0": "patch_embed 0 stages.0 1 stages.1 2 stages.2 3 stages.3 4 head 5",
+    "resnet18": "conv1 0 bn1 0 layer1.0 1 layer1.1 2 layer2.0 3 layer4.1 8 fc 9",
+}
+TIMM_EXEMPT = {
+    "vit_tiny_patch16_224": {"pos_embed", "cls_token"},
+    "deit_tiny_distilled_patch16_224": {"pos_embed", "cls_token", "dist_token"},
+    "swin_tiny_patch4_window7_224": {
+        f"layers.{stage}.blocks.{block}.attn.relative_position_bias_table"
+        for stage, blocks in enumerate((2, 2, 6, 2))
+        for block in range(blocks)
+    },
+    "cait_xxs24_224": {"pos_embed", "cls_token"},
+}
+
+
+@pytest.mark.parametrize("name", TIMM_GROUPS)
+def test_layers_and_weights_without_decay_are_those_of_timm(name):
+    words = TIMM_GROUPS[name].split()
+    expected = dict(zip(words[::2], map(int, words[1::2])))
+    with paddle.LazyGuard():  # shapes only
+        model = create_model(name)
+    groups = model.layer_groups()
+    assert sorted(sum(groups, [])) == sorted(key for key, _ in model.named_parameters())
+    assert len(groups) == 1 + max(expected.values())
+    found = {
+        part: {n for n, g in enumerate(groups) for key in g if f"{key}.".startswith(f"{part}.")} for part in expected
+    }
+    assert found == {part: {number} for part, number in expected.items()}
+    assert set(model.no_weight_decay()) == TIMM_EXEMPT.get(name, set())
+
+
+def test_distilled_training_returns_both_heads_whose_mean_is_the_evaluation():
+    model = far_from_the_start(small_model("deit_tiny_distilled_patch16_224"))
+    x = images("deit_tiny_distilled_patch16_224")
+    together = model(x).numpy()
+    model.distilled_training = True
+    of_labels, of_teacher = model(x)
+    assert np.abs(of_labels.numpy() - of_teacher.numpy()).max() > 0.01
+    np.testing.assert_allclose((of_labels.numpy() + of_teacher.numpy()) / 2, together, rtol=1e-5, atol=1e-6)
+    model.eval()
+    np.testing.assert_allclose(model(x).numpy(), together, rtol=1e-5, atol=1e-6)
+
+
+def test_a_width_that_heads_cannot_share_is_refused():
+    for name in ("swin_tiny_patch4_window7_224", "cait_xxs24_224"):
+        with pytest.raises(UserError, match="EMBED_DIM.* 50 is not divisible by its number of heads"):
+            create_model(name, embed_dim=50)

@@ -1,0 +1,46 @@
+"""Logits of other implementations, reproduced from weights under their names."""
+
+import numpy as np
+import paddle
+import pytest
+from support import golden
+
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.models import create_model
+
+TOLERANCE = 5e-5  # reached: 4e-6 on each of them
+FIXTURES = ("classifiers", "paddlevit_classifiers", "huggingface_classifiers")
+
+
+LARGE = 30_000_000  # parameters, from which a case takes seconds: those are of the night
+
+
+def entries(is_large):
+    """(fixture, entry) of the golden models that are large or not; an entry may end in ``:image size``."""
+    return [
+        (fixture, entry)
+        for fixture in FIXTURES
+        for entry, about in golden.description(fixture)["models"].items()
+        if (about["parameters"] > LARGE) == is_large
+    ]
+
+
+@pytest.mark.usefixtures("weights_of_zero")
+@pytest.mark.parametrize("fixture, entry", entries(is_large=False))
+def test_golden_logits_are_reproduced(fixture, entry):
+    require_logits(fixture, entry)
+
+
+def require_logits(fixture, entry):
+    about, seed = golden.description(fixture)["models"][entry], golden.description(fixture)["seed"]
+    state = golden.weights(seed, about["state"])
+    images = golden.recipe().golden_image(seed, 2, about["image_size"])
+
+    model = create_model(about.get("equivalent", entry.split(":")[0]), image_size=about["image_size"])
+    model.eval()
+    load_weights(model, state, strict=True)
+    with paddle.no_grad():
+        logits = model(paddle.to_tensor(images)).numpy()
+
+    assert sum(int(parameter.size) for parameter in model.parameters()) == about["parameters"]
+    assert np.abs(logits - golden.arrays(fixture)[entry]).max() <= TOLERANCE

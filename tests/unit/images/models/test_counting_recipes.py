@@ -1,0 +1,71 @@
+"""Every recipe's model can be built, with the parameter count its dimensions imply."""
+
+import paddle
+import pytest
+from support.every_classifier import PUBLISHED
+from support.recipe_steps import recipes_of
+
+from paddlevit_dist import settings
+from paddlevit_dist.images.models.counting import count_parameters
+from paddlevit_dist.images.models.deit import DistilledDeiT
+from paddlevit_dist.images.models.vit import VisionTransformer
+from paddlevit_dist.registry import resolve
+
+CONFIGS, LABELLING = recipes_of("classification"), recipes_of("image_segmentation")
+# Millions of parameters with 150 classes: arXiv 2105.15203, table 1a, and the READMEs of the
+# authors of Swin and of ConvNeXt, where UPerNet's include an auxiliary head.
+PIXEL_CLASSIFIERS = {
+    **dict(zip((f"segformer_b{size}" for size in range(6)), (3.8, 13.7, 27.5, 47.3, 64.1, 84.7))),
+    "upernet_swin_tiny": 60,
+    "upernet_convnext_tiny": 60,
+    "linear_dinov3_small": 21.6,  # the golden file's 21,586,944, two for each channel and one for channel and class
+}
+
+
+def vit_parameters(width, depth, mlp_ratio, patch, channels, image, classes) -> int:
+    """Counted by hand: patch embedding, class token and positions, blocks, last norm, head."""
+    tokens = (image // patch) ** 2 + 1
+    hidden = int(width * mlp_ratio)
+    attention = width * 3 * width + 3 * width + width * width + width
+    mlp = width * hidden + hidden + hidden * width + width
+    block = 4 * width + attention + mlp
+    return (
+        patch * patch * channels * width
+        + width
+        + (1 + tokens) * width
+        + depth * block
+        + 2 * width
+        + (width * classes + classes)
+    )
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_recipes_model_has_the_parameters_of_its_dimensions(path):
+    # A teacher is no part of the model, and its weights are not here.
+    values = settings.load([f"-cfg={path}", "-num_classes=1000", "TRAIN.DISTILLATION_TYPE", "none"]).values
+    task = resolve("task", values.TASK)(values)
+    with paddle.LazyGuard():  # the huge one would take gigabytes
+        model = task.build_model()
+    count = count_parameters(model)
+    name, data = values.MODEL.NAME, values.DATA
+    if not isinstance(model, VisionTransformer) or isinstance(model, DistilledDeiT):
+        published = PUBLISHED[name]
+        assert count == published if isinstance(published, int) else round(count / 1e6, 2) == published
+        return
+    width = model.embed_dim
+    mlp_ratio = model.blocks[0].mlp.fc1.weight.shape[1] / width
+    dimensions = (width, len(model.blocks), mlp_ratio, model.patch_embed.patch_size)
+    scales = 2 * width * len(model.blocks) if hasattr(model.blocks[0], "ls1") else 0  # DINOv2's
+    assert count == scales + vit_parameters(*dimensions, data.IMAGE_CHANNELS, data.IMAGE_SIZE, 1000)
+    published = {"vit_huge_patch14_224": 632_045_800, "vit_large_patch16_224": 304_326_632}
+    assert published.get(path.stem, count) == count
+
+
+@pytest.mark.parametrize("path", LABELLING, ids=lambda path: path.stem)
+def test_a_network_that_labels_pixels_is_as_large_as_published(path):
+    values = settings.load([f"-cfg={path}", "MODEL.BACKBONE_PRETRAINED", "None"]).values
+    task = resolve("task", values.TASK)(values)
+    with paddle.LazyGuard():
+        model = task.build_model(150)
+    published = PIXEL_CLASSIFIERS[values.MODEL.NAME]
+    assert count_parameters(model) / 1e6 == pytest.approx(published, abs=0.05 if published % 1 else 0.5)

@@ -1,0 +1,122 @@
+"""Label maps as a run meets them: shares held out, damaged files, what is told before the training."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.label_map_layouts import SIZE, labelme, photo, save
+
+from paddlevit_dist.data.path_index import PathIndex
+from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps
+from paddlevit_dist.images.segmentation.data.segmentation_dataset import look_at_labels
+from paddlevit_dist.images.segmentation.samples import LabelMapsPart
+from paddlevit_dist.images.segmentation.task import ImageSegmentation
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def write(root, maps, place="{0}/{1}.{2}"):
+    for number, labels in enumerate(maps):
+        photo(root / place.format("images", number, "jpg"))
+        save(root / place.format("masks", number, "png"), labels)
+    (root / "classes.txt").write_text("ground\nbox\nnever\n")
+
+
+def samples_of(root, split, *settings):
+    named = ["-cfg=segformer_b0_shapes", f"-data_path={root}", f"-output={root.parent / 'run'}", *settings]
+    task = ImageSegmentation(load(named, example="vit_digits").values)
+    return task.build_dataset(split, root.parent / "cache")
+
+
+def test_a_share_is_held_out_and_both_keep_their_labels(root):
+    write(root, [np.full(SIZE, number % 2) for number in range(10)])
+    parts = [samples_of(root, split, "DATA.VAL_FRACTION", "0.3") for split in ("train", "val")]
+    assert [len(part) for part in parts] == [7, 3]
+    assert isinstance(parts[0].dataset, LabelMapsPart) and parts[0].is_share
+    names = [{part.name(index) for index in range(len(part))} for part in parts]
+    assert names[0] | names[1] == {f"images/{number}.jpg" for number in range(10)} and not names[0] & names[1]
+    for part in parts:
+        for index in range(len(part)):
+            number = int(part.name(index)[len("images/") : -len(".jpg")])
+            assert (part.dataset.labels_of(index) == number % 2).all()
+
+
+def test_a_damaged_label_map_ends_a_training_or_the_next_one_takes_its_place(root):
+    write(root, [np.zeros(SIZE), np.ones(SIZE)], "{0}/train/{1}.{2}")
+    damaged = root / "masks/train/0.png"
+    damaged.write_bytes(damaged.read_bytes()[:45])
+    with pytest.raises(UserError, match="0.png cannot be read as an image.*repair or remove it"):
+        samples_of(root, "train")
+    (root.parent / "run").mkdir()
+    samples = samples_of(root, "train", "DATA.ON_BAD_SAMPLE", "skip", "DATA.CROP_SIZE", "[4, 4]")
+    assert any("one of them cannot be read and the next" in notice for notice in samples.notices)
+    assert (samples.sample(0, np.random.default_rng(0)).labels == 1).any()
+
+
+def test_labels_are_counted_and_odd_ones_told(root):
+    half = np.zeros(SIZE)
+    half[:3] = 1
+    half[:, -1] = 255
+    write(root, [half, np.zeros(SIZE)], "{0}/train/{1}.{2}")
+    counted, warned = look_at_labels(LabelMaps(str(root), "train", root.parent / "cache"), "train")
+    # 6 x 9 pixels twice, of which 6 have no class and 3 x 8 are boxes
+    assert counted == (
+        f"labels of train, in all 2 label maps: ground {100 * 78 / 102:.3g} %, box {100 * 24 / 102:.3g} %; "
+        f"without a class {100 * 6 / 108:.3g} % of all pixels"
+    )
+    assert warned == "warning: 1 of 3 classes do not occur in them: never"
+
+
+@pytest.mark.parametrize(
+    "value, told",
+    [(1, "nearly all labelled pixels are box"), (255, "no pixel of all 1 label maps of train has")],
+)
+def test_label_maps_of_one_class_or_of_none(value, told, root):
+    write(root, [np.full(SIZE, value)], "{0}/train/{1}.{2}")
+    assert any(told in line for line in look_at_labels(LabelMaps(str(root), "train", root.parent / "cache"), "train"))
+
+
+def test_an_unknown_label_ends_a_run_before_its_first_epoch(root):
+    write(root, [np.full(SIZE, 9)], "{0}/train/{1}.{2}")
+    with pytest.raises(UserError, match=r"0.png has the label 9 at row 0, column 0.*those of .*classes.txt"):
+        samples_of(root, "train", "DATA.ON_BAD_SAMPLE", "skip")
+
+
+def test_the_list_of_files_is_one_memory_mapped_file(root):
+    write(root, [np.zeros(SIZE)] * 3, "{0}/train/{1}.{2}")
+    dataset = LabelMaps(str(root), "train", root.parent / "cache")
+    (file,) = (root.parent / "cache").glob("label-maps-train-*.index")
+    index = PathIndex(file)
+    assert [index.path(entry) for entry in range(3)] == ["images/train/0.jpg", "masks/train/0.png", ""]
+    again = LabelMaps(str(root), "train", root.parent / "cache")
+    assert b"".join(map(bytes, again.listed()["names"])) == b"".join(map(bytes, dataset.listed()["names"]))
+
+
+def test_classes_of_all_files_are_looked_up_again_only_where_one_has_changed(root):
+    labelme(root)
+    assert LabelMaps(str(root), "train", root.parent / "cache").class_names == ["background", "cat", "dog"]
+    text = (root / "a.json").read_text().replace('"dog"', '"wolf"')
+    (root / "a.json").write_text(text)
+    assert LabelMaps(str(root), "train", root.parent / "cache").class_names == ["background", "cat", "wolf"]
+
+
+def test_more_classes_than_labels_can_be(root):
+    write(root, [np.zeros(SIZE)], "{0}/train/{1}.{2}")
+    (root / "classes.txt").write_text("\n".join(f"class {'x' * number}" for number in range(1, 258)))
+    with pytest.raises(UserError, match="has 257 classes; expected 1 to 255"):
+        LabelMaps(str(root), "train", root.parent / "cache")
+
+
+@pytest.mark.parametrize("format", ["PNG", "TIFF", "BMP", "GIF"])
+def test_label_maps_of_any_format_without_loss(format, root):
+    labels = np.arange(54).reshape(SIZE) % 3
+    photo(root / "images/train/0.jpg")
+    (root / "masks/train").mkdir(parents=True)
+    Image.fromarray(labels.astype(np.uint8)).save(root / f"masks/train/0.{format}", format)
+    assert np.array_equal(LabelMaps(str(root), "train", root.parent / "cache").labels_of(0), labels)

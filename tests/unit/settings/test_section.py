@@ -1,0 +1,102 @@
+"""Keys as fields of classes: what a user may write follows from the annotation, and mypy knows each key."""
+
+from typing import Literal
+
+import pytest
+
+from paddlevit_dist.settings.key import AT_LEAST_1, Mismatch
+from paddlevit_dist.settings.section import Pair, PathText, Section, Triple, key, rows
+
+
+class Inner(Section):
+    WORD: str = key("a", "a word")
+
+
+class Every(Section):
+    WHOLE: int = key(1, "a count", AT_LEAST_1)
+    REAL: float = key(1.0, "a factor")
+    NUMBER: int | float = key(0, "epochs")
+    SWITCH: bool = key(False, "on or off")
+    ON_OR_TEXT: bool | str = key(False, "a policy")
+    FOLDER: PathText | None = key(None, "a folder")
+    CHOICE: Literal["sync", "local"] | None = key(None, "one of two")
+    COUNT: Literal[1, 3] = key(3, "channels")
+    LEVEL: Literal[False, 95, 99] = key(95, "percent")
+    LIST: list[int] = key([], "epochs", AT_LEAST_1)
+    CHOICES: list[Literal["x", "y"]] = key(["x"], "axes")
+    PAIR: Pair[int] = key([1, 2], "smallest and largest")
+    TRIPLE: Triple[float] | None = key(None, "spacing")
+    TUPLE: tuple[float, float] = key((0.9, 0.999), "moments")
+    ONE_OR_LIST: int | list[int] | None = key(None, "blocks")
+    LIST_OR_WORD: list[float] | Literal["balanced"] | None = key(None, "weights")
+    INNER: Inner
+    LAST: bool = key(True, "after a section")
+
+
+ROWS = {row.name: row for row in rows(Every)}
+
+
+def test_what_a_user_writes_becomes_what_the_annotation_says(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    for name, written, held in (
+        ("WHOLE", "1e2", 100),
+        ("REAL", "3", 3.0),
+        ("NUMBER", "3", 3),
+        ("NUMBER", "0.5", 0.5),
+        ("SWITCH", True, True),
+        ("ON_OR_TEXT", True, True),
+        ("ON_OR_TEXT", "rand-m9", "rand-m9"),
+        ("ON_OR_TEXT", "none", False),
+        ("FOLDER", "~/data", "/home/me/data"),
+        ("FOLDER", "none", None),
+        ("CHOICE", "SYNC", "sync"),
+        ("COUNT", "1", 1),
+        ("LEVEL", False, False),
+        ("LEVEL", "99", 99),
+        ("LIST", "1, 2", [1, 2]),
+        ("LIST", 3, [3]),
+        ("CHOICES", "[Y, x]", ["y", "x"]),
+        ("PAIR", "(3, 4)", [3, 4]),
+        ("TRIPLE", "1, 2, 3", [1.0, 2.0, 3.0]),
+        ("TUPLE", [0, 1], (0.0, 1.0)),
+        ("ONE_OR_LIST", "3", 3),
+        ("ONE_OR_LIST", "3, 4", [3, 4]),
+        ("LIST_OR_WORD", "Balanced", "balanced"),
+        ("LIST_OR_WORD", "1, 2", [1.0, 2.0]),
+        ("INNER.WORD", "b", "b"),
+    ):
+        parsed = ROWS[name].parse(written)
+
+        assert parsed == held and type(parsed) is type(held), name
+
+
+def test_what_the_annotation_does_not_say_is_refused():
+    for name, written in (
+        ("WHOLE", 0),
+        ("WHOLE", 1.5),
+        ("WHOLE", None),
+        ("SWITCH", "true"),
+        ("CHOICE", "global"),
+        ("COUNT", 2),
+        ("LEVEL", 90),
+        ("LIST", [0]),
+        ("CHOICES", ["z"]),
+        ("PAIR", [1, 2, 3]),
+        ("TRIPLE", [1, 2]),
+        ("TUPLE", 0.9),
+        ("LIST_OR_WORD", "even"),
+        ("LIST", None),
+    ):
+        with pytest.raises(Mismatch):
+            pytest.fail(f"{name} has taken {ROWS[name].parse(written)!r}")
+
+
+def test_rows_are_in_the_order_of_the_fields_and_without_those_inherited():
+    class More(Inner):
+        NUMBER: int = key(2, "beside the word")
+
+    class Wider(Every):
+        INNER: More
+
+    assert list(ROWS)[-3:] == ["LIST_OR_WORD", "INNER.WORD", "LAST"]
+    assert [row.name for row in rows(Wider)] == ["INNER.NUMBER"]

@@ -43,8 +43,6 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/python tools/measure_house.py
-	$(BIN)/python tools/device_names.py
 	$(BIN)/hadolint docker/Dockerfile
 
 format: $(VENV)/.ready

@@ -1,13 +1,9 @@
-"""A user with several kinds of devices, or none, is told which is taken; only the table names a GPU to Paddle."""
+"""A user with several kinds of devices, or none, is told which is taken."""
 
 import os
-import re
-import subprocess
-import sys
 
 import paddle
 import pytest
-from support.processes import ROOT
 
 from paddlevit_dist.debug import doctor_checks
 from paddlevit_dist.launch import devices
@@ -113,23 +109,3 @@ def test_doctor_names_accelerators(seen):
     seen(npu=8)
     found = doctor_checks.gpus(None)
     assert found.status == "ok" and "8 NPU(s) usable through Paddle's plug-in" in found.text
-
-
-def test_lint_fails_where_another_file_than_the_table_names_a_gpu_to_paddle(tmp_path):
-    lint = [sys.executable, str(ROOT / "tools" / "device_names.py")]
-    ended = subprocess.run(lint, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout) == (0, "")
-    assert "$(BIN)/python tools/device_names.py" in (ROOT / "Makefile").read_text(encoding="utf-8")
-
-    (tmp_path / "runtime").mkdir()
-    table = (ROOT / "paddlevit_dist" / "runtime" / "device_kinds.py").read_text(encoding="utf-8")
-    (tmp_path / "runtime" / "device_kinds.py").write_text(table)
-    (tmp_path / "fine.py").write_text('"""Of a gpu."""\nGPUS = {"gpus": 1}\n')
-    assert subprocess.run([*lint, str(tmp_path)]).returncode == 0
-    wrong = 'import paddle\nfrom paddle import CUDAPlace\npaddle.set_device(f"gpu:{0}")\nKIND = "gpu"\n'
-    (tmp_path / "wrong.py").write_text(f"{wrong}paddle.is_compiled_with_cuda()\npaddle.CUDAPlace(0)\n")
-    ended = subprocess.run([*lint, str(tmp_path)], capture_output=True, text=True)
-    said = re.findall(r"wrong\.py:(\d+): (.*?): ask", ended.stdout)
-    assert ended.returncode == 1 and sorted(said) == [
-        *(("2", "CUDAPlace"), ("3", '"gpu:"'), ("4", '"gpu"'), ("5", "is_compiled_with_cuda"), ("6", "CUDAPlace")),
-    ]

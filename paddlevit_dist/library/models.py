@@ -195,7 +195,7 @@ class ImageTransform:
     """
 
     def __init__(self, config: RunSettings, training: bool = False) -> None:
-        from ..images.classification.samples import AsEvaluated, dataset_of, evaluation_transform
+        from ..images.classification.samples import ClassificationInput, dataset_of, evaluation_transform
         from ..images.classification.task import Classification
         from ..images.data.reading import Reading
 
@@ -207,7 +207,7 @@ class ImageTransform:
         self.mean, self.std = tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
         self._normaliser, self._mode = task.normaliser, dataset.image_mode
         self._reading = Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
-        evaluated = AsEvaluated(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
+        evaluated = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
         trained = task.training_transform(dataset.kind) if training else None
         self._transform = trained or (lambda image, generator: evaluated(image, generator)[0])
 

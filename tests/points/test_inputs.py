@@ -11,7 +11,7 @@ from paddlevit_dist.points.data.scenes import ScanNet
 from paddlevit_dist.points.inputs import InputScenes, find_scenes
 from paddlevit_dist.points.instances.metrics import Prediction
 from paddlevit_dist.points.instances.task import InstanceSegmentation
-from paddlevit_dist.points.prepare.listing import Choices
+from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from paddlevit_dist.points.prepare.store import prepare_store
@@ -322,7 +322,7 @@ def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
     write_points(raw / "fine.ply", columns)
     write_points(raw / "millimetres.ply", {**columns, **{axis: 1000 * columns[axis] for axis in "xyz"}})
     write_points(raw / "georeferenced.ply", {**columns, "y": columns["y"] + np.float32(5.4e6)})
-    reader = TableReader(Choices(CLASS_NAMES, label="none"))
+    reader = TableReader(SceneChoices(CLASS_NAMES, label="none"))
     prepared = prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1).remarks
     inputs = recalled(SemanticSegmentation, SEMANTIC).open_inputs([str(raw)], tmp_path)
     said = [line.removeprefix("note: ") for line in inputs.notices]

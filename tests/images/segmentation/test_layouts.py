@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.segmentation.data.label_maps import Choices, LabelMaps
+from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices, LabelMaps
 from paddlevit_dist.registry import WITH_LABEL_MAPS, find_name, guess_dataset
 from paddlevit_dist.runtime.errors import UserError
 
@@ -25,7 +25,7 @@ def root(tmp_path):
 @pytest.fixture
 def opened(root):
     def open_split(split="train", name=None, **choices):
-        return LabelMaps(str(root), split, root.parent / "cache", name, Choices(**choices))
+        return LabelMaps(str(root), split, root.parent / "cache", name, LabelChoices(**choices))
 
     return open_split
 

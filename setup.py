@@ -16,7 +16,10 @@ VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "paddlevit_dist" / "__init_
 
 
 class BuildWithRecipes(build_py):
+    """Build the package with a copy of the recipes in it."""
+
     def run(self):
+        """Build, then copy ``configs/`` to the package's ``recipes/``; an editable build reads ``configs/`` itself."""
         super().run()
         if not self.editable_mode:
             target = Path(self.build_lib) / "paddlevit_dist" / "recipes"

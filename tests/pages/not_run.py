@@ -140,7 +140,7 @@ IN_TEXT = {
 }
 
 # Pages without any command that a reader types: they name some, as what they explain.
-EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
+EXPLAINING = {"SECURITY.md", "docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
 
 _SESSIONS = tuple(
     f"docs/{name}.md"

@@ -1,7 +1,7 @@
 # make demo       train and evaluate a small model end to end       make accept         scored trainings, minutes each
 # make test       the test suite                                    make test-gpu-wheel the tests on paddlepaddle-gpu 2.6.2
 # make test-long  the tests that take minutes                       make format         apply the format
-# make lint       format, lint, import rules, types, container   make fuzz           1,000 damaged files for each reader
+# make lint       format, lint, spelling, imports, types        make fuzz           1,000 damaged files for each reader
 # make audit      known vulnerabilities of what is installed
 # make bench      a figure of each benchmark, 25 minutes       make bench-all   all benchmarks in full, hours
 # make bench-gpu  images/s and memory on GPUs, 4 minutes       make accept-gpu  what has to work on GPUs, 10 minutes

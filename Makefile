@@ -1,5 +1,5 @@
 # make demo       train and evaluate a small model end to end       make accept         scored trainings, minutes each
-# make test       unit tests, and one of each promise, 3 minutes    make lint           format, lint, import rules, types
+# make test       unit tests, and one of each promise, 3 minutes    make lint           format, lint, spelling, imports, types
 # make test-integration  whole runs in several processes, 10 min    make format         apply the format
 # make test-nightly      the rest: pages, recipes, real sizes       make fuzz           1,000 damaged files for each reader
 # make test-gpu-wheel    unit and integration tests on Paddle 2.6.2 make coverage       lines that these two run
@@ -52,10 +52,9 @@ fuzz: $(VENV)/.ready
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/python tools/measure_house.py
-	$(BIN)/python tools/device_names.py
 	$(BIN)/hadolint docker/Dockerfile
 
 format: $(VENV)/.ready

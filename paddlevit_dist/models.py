@@ -44,8 +44,10 @@ def create_model(
 
 
 def prepare(model: Any) -> Any:
-    """A model that is built, with PyTorch's running variances, as the extensions want it computed: with fast layers on
-    CPUs. A second time changes nothing."""
+    """Prepare a new model: running variances as PyTorch has them, and fast layers on CPUs from the extensions.
+
+    A second call changes nothing.
+    """
     from .distributed import unbias_running_variance
 
     if hasattr(model, "sublayers"):
@@ -56,12 +58,12 @@ def prepare(model: Any) -> Any:
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """All registered names that fit the shell's ``pattern``, such as "vit*" in any case, in alphabetical order."""
+    """List the registered names that fit the shell's ``pattern``, such as "vit*" in any case, in alphabetical order."""
     return [name for name in sorted(MODELS) if fnmatch.fnmatchcase(name.lower(), pattern.lower())]
 
 
 def variant_options(name: str) -> dict[str, Any]:
-    """The dimensions implied by ``name``; empty for a model registered without a table of variants.
+    """Look up the dimensions that ``name`` implies; empty for a model registered without a table of variants.
 
     Raises:
         UserError: unknown name.
@@ -71,7 +73,7 @@ def variant_options(name: str) -> dict[str, Any]:
 
 
 def as_source(name: str) -> str:
-    """The name of weights as ``load_weights`` takes it: repositories are Hugging Face's, and names alone timm's."""
+    """Complete a name of weights for ``load_weights``: a repository is Hugging Face's, and a name alone is timm's."""
     is_there = ":" in name or name.startswith(("/", ".", "~")) or os.path.exists(name)
     if is_there or name.count("/") > 1 or name.endswith(_WEIGHT_FILES):
         return name
@@ -90,12 +92,12 @@ def _family(name: str) -> Any:
 
 
 class ModelOptions(NamedTuple):
-    """The configurable options of a model.
+    """Hold the configurable options of a model.
 
     Attributes:
-        defaults: every option with the value implied by the name.
-        of_variant: the options set by its table of variants.
-        fixed: dimensions that are named in recipes but have only one value.
+        defaults: every option with the value that the name implies.
+        of_variant: the options that the table of variants sets.
+        fixed: dimensions that recipes name but that have only one value.
     """
 
     defaults: dict[str, Any]
@@ -104,7 +106,7 @@ class ModelOptions(NamedTuple):
 
 
 def model_options(name: str) -> ModelOptions:
-    """The options of a registered model: those of its class, if known.
+    """Look up the options of a registered model: those of its class, if known.
 
     Raises:
         UserError: unknown name.

@@ -24,14 +24,14 @@ GROUP = "paddlevit_dist.plugins"
 
 
 class Module(NamedTuple):
-    """``name`` as Python imports it, after ``folder`` has become importable."""
+    """Name a module as Python imports it once ``folder`` has become importable."""
 
     name: str
     folder: str
 
 
 class Carried(NamedTuple):
-    """Modules and folders that a worker needs to import what its parent has imported."""
+    """List the modules and folders that a worker needs to import what its parent has imported."""
 
     modules: tuple[Module, ...]
     folders: tuple[str, ...]
@@ -43,10 +43,12 @@ _installed_are_loaded = False
 
 
 def load(names: Sequence[str], place: str) -> None:
-    """Import these modules: dotted names, looked for in the current folder first, or paths of files.
+    """Import modules of a user.
 
     Args:
+        names: dotted names, looked for in the current folder first, or paths of files.
         place: where they are named, for messages: "-import", or the file and line of IMPORTS.
+
     Raises:
         UserError: one of them is not there, or its name is taken.
         OwnCodeError: one of them raised an exception.
@@ -59,17 +61,17 @@ def load(names: Sequence[str], place: str) -> None:
 
 
 def missing(names: Sequence[str]) -> list[str]:
-    """Those of ``names`` that this process has not imported, wherever they were found."""
+    """List those of ``names`` that this process has not imported, wherever they were found."""
     return [name for name in names if last_part(name) not in {last_part(module.name) for module in _loaded}]
 
 
 def last_part(name: str) -> str:
-    """``things`` of my_project.things and of my_project/things.py."""
+    """Return ``things`` for my_project.things and for my_project/things.py."""
     return os.path.basename(name).removesuffix(".py").rpartition(".")[2]
 
 
 def collect_carried() -> Carried:
-    """For ``load_carried`` in a worker."""
+    """Collect what ``load_carried`` imports in a worker."""
     return Carried(tuple(_loaded), tuple(_folders))
 
 
@@ -89,8 +91,11 @@ def load_carried(these: Carried) -> None:
 
 @contextlib.contextmanager
 def folders_hidden() -> Iterator[None]:
-    """While processes are spawned: they begin with this process's path, where a file of the user's may be found in
-    place of a library's before ``load_carried`` is called."""
+    """Hide the folders of users from processes that are spawned meanwhile.
+
+    A process begins with this one's path. In these folders it might find a user's file in place of a library's before
+    it calls ``load_carried``.
+    """
     before = list(sys.path)
     sys.path[:] = [folder for folder in before if folder not in _folders]
     try:
@@ -100,10 +105,12 @@ def folders_hidden() -> Iterator[None]:
 
 
 def refuse_to_start_in_a_worker() -> None:
-    """For the start of a run: a worker imports the program that started it, which may start the run at its top level.
+    """Refuse to start a run while a worker imports the program that started it.
+
+    A program that starts the run at its top level would otherwise start it again in each worker.
 
     Raises:
-        SystemExit: it does.
+        SystemExit: the program does so.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # until the program has been imported
         program = os.path.basename(sys.argv[0])
@@ -114,8 +121,13 @@ def refuse_to_start_in_a_worker() -> None:
 
 
 def load_installed() -> bool:
-    """Load the entry points of installed packages, once; whether there were any. One that cannot be loaded is told in
-    a line on stderr, and left out."""
+    """Load the entry points of installed packages, once.
+
+    One that cannot be loaded is left out, and a line on stderr says so.
+
+    Returns:
+        Whether any were loaded by this call.
+    """
     global _installed_are_loaded
     if _installed_are_loaded:
         return False
@@ -136,7 +148,7 @@ def load_installed() -> bool:
 
 
 def _locate(name: str, place: str) -> Module:
-    """Its name as Python imports it, and the folder that it is to be found in."""
+    """Find a module's name as Python imports it, and its folder."""
     text = os.path.expanduser(name.strip())
     if not text:
         raise UserError(f"{place} needs the name of a module or of a file: -import=my_things or -import=my_things.py")
@@ -191,7 +203,7 @@ def _import(module: Module, said: str) -> None:
 
 
 def _wrap_error(said: str, error: BaseException) -> OwnCodeError:
-    """With the frames of the user's code only."""
+    """Make an ``OwnCodeError`` that shows the frames of the user's code only."""
     frames: TracebackType | None = error.__traceback__
     while frames is not None and _is_passed(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
@@ -219,7 +231,7 @@ def _require_own(module: Module, said: str) -> None:
 
 
 def _closest(name: str, beside: str) -> str:
-    """The module or file next to ``beside`` that is spelled most like ``name``."""
+    """Suggest the module or file next to ``beside`` that is spelled most like ``name``."""
     folder = os.path.dirname(beside)
     has_ending = name.endswith(".py")
     names = []

@@ -27,6 +27,7 @@ TIMEOUT_SECONDS = 600
 
 
 def main():
+    """Audit the installed packages, print what is known, and exit with a code that says how it went."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", metavar="FOLDER")
     options = parser.parse_args()
@@ -43,19 +44,23 @@ def main():
 
 
 def normal(name):
-    """A package's name as indexes compare it."""
+    """Spell a package's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def installed(folders):
-    """(name, version) of each installed package but this one."""
+    """List (name, version) of each installed package but this one."""
     places = {} if folders is None else {"path": folders}
     found = {(normal(d.metadata["Name"]), d.version) for d in importlib.metadata.distributions(**places)}
     return sorted(package for package in found if package[0] != OURS)
 
 
 def looked_up(packages):
-    """What pip-audit says of each package that it says something of, and why it says nothing, if it does not."""
+    """Ask pip-audit about packages.
+
+    Returns:
+        What it says of each package that it says something of, and why it says nothing, or None.
+    """
     with tempfile.TemporaryDirectory() as folder:
         wanted = Path(folder, "requirements.txt")
         wanted.write_text("".join(f"{name}=={version}\n" for name, version in packages), encoding="utf-8")
@@ -78,7 +83,7 @@ def looked_up(packages):
 
 
 def judged(packages, answers, trouble):
-    """The lines to print and the exit code.
+    """Judge the answers: the lines to print, and the exit code.
 
     Args:
         packages: (name, version) of all.

@@ -31,6 +31,7 @@ assert numpy.allclose(paddle.matmul(a, a).numpy(), 256.0)
 
 
 def main():
+    """Make the environment that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--paddle", choices=("auto", "cpu", "gpu-wheel"), default="auto")
@@ -47,6 +48,7 @@ def main():
 
 
 def check_python(paddle):
+    """Exit with an error if Paddle has no wheel for this Python."""
     version = sys.version_info[:2]
     last = (3, 12) if paddle == "gpu-wheel" else (3, 13)
     if not (3, 10) <= version <= last:
@@ -57,6 +59,7 @@ def check_python(paddle):
 
 
 def make_environment(folder):
+    """Make an empty virtual environment in place of what an unfinished installation has left."""
     print(f"making {folder}", flush=True)
     if folder.exists():  # left by an unfinished installation
         shutil.rmtree(folder)
@@ -68,6 +71,7 @@ def make_environment(folder):
 
 
 def install_with_paddle(python, wants_gpu):
+    """Install the package with the CUDA build where it works, else with the CPU build, and say which."""
     reason = why_no_gpu() if wants_gpu else "the CPU build was asked for"
     if not reason:
         reason = try_gpu_build(python)
@@ -79,7 +83,7 @@ def install_with_paddle(python, wants_gpu):
 
 
 def why_no_gpu():
-    """Why not to even try the CUDA build, or an empty string."""
+    """Say why the CUDA build need not be tried; empty if it is worth trying."""
     program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=WSL_DRIVER)
     if program is None:
         return "no NVIDIA driver on this machine"
@@ -106,6 +110,7 @@ def try_gpu_build(python):
 
 
 def install(python, *what):
+    """Install packages with the environment's pip; exit with its output if it fails."""
     command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *what]
     names = [str(word).replace(str(ROOT), ".") for word in what if not str(word).startswith("-")]
     print(f"installing {' '.join(names)}", flush=True)

@@ -20,12 +20,12 @@ _EVERY_RUN = "every run"
 
 
 def pages() -> dict[str, str]:
-    """The content of each page, by file name."""
+    """Write the content of each page, by file name."""
     return {"keys.md": keys_page(), "commands.md": commands_page()}
 
 
 def keys_page() -> str:
-    """All keys: a section for the tasks that read them, a table for each section of a file."""
+    """Describe all keys: a section for the tasks that read them, a table for each section of a file."""
     flags = {flag.key: flag for flag in FLAGS.values() if flag.key}
     groups: dict[str, dict[str, list[Key]]] = {}
     for key in keys().values():
@@ -68,7 +68,7 @@ def _key_row(key: Key, flag: Flag | None) -> str:
 
 
 def commands_page() -> str:
-    """All commands with their options; those that take the main job's flags refer to these."""
+    """Describe all commands with their options; those that take the main job's flags refer to these."""
     lines = [_WRITTEN_BY, "# Commands", ""]
     lines += [
         "`paddlevit-dist COMMAND`, or `python -m paddlevit_dist COMMAND`. Options are written with one hyphen or two; "
@@ -124,7 +124,7 @@ def _sentence(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text of a table's cell, with nothing that Markdown would take for its own."""
+    """Escape what Markdown would take for its own in a table's cell."""
     for sign in "|*<":
         text = text.replace(sign, "\\" + sign)
     return text

@@ -20,6 +20,7 @@ PIP = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
 
 
 def main():
+    """Build the source archive and the wheel, and print their checksums."""
     folder = Path(sys.argv[1] if sys.argv[1:] else "dist").absolute()
     with tempfile.TemporaryDirectory() as source:
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
@@ -37,7 +38,7 @@ def main():
 
 
 def version_of(source):
-    """The version of the package in ``source``, once it is what CHANGELOG.md and a tag on this commit say."""
+    """Read the version of the package in ``source``; exit unless CHANGELOG.md and a tag on this commit say the same."""
     version = re.search(r'__version__ = "(.+)"', (source / "paddlevit_dist" / "__init__.py").read_text("utf-8"))[1]
     tags = subprocess.run(
         ["git", "tag", "--points-at", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True

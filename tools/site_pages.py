@@ -26,7 +26,7 @@ _FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
 def on_config(config: Any) -> Any:
-    """Headings get the anchors that they have on GitHub, Chinese ones too."""
+    """Give headings the anchors that they have on GitHub, Chinese ones too."""
     config.mdx_configs["toc"]["slugify"] = slugify(case="lower")
     return config
 

@@ -27,7 +27,7 @@ _BLOCK_BYTES = 32 << 20  # of a file that is hashed while another thread may rea
 _LARGEST_BYTES = 16 << 20  # of a file of JSON or YAML; ours have some kilobytes
 
 
-class Damaged(Exception):
+class DamagedCheckpointError(Exception):
     """A checkpoint is incomplete or has changed on disk."""
 
 
@@ -97,7 +97,7 @@ def _find_recorded_best(there: list[Path]) -> list[Path]:
     """The checkpoint among these that the last of their evaluations has called the best, if it is there."""
     noted = []
     for path in there:
-        with contextlib.suppress(Damaged):
+        with contextlib.suppress(DamagedCheckpointError):
             noted.append(_parse(path / EVALUATION, _Evaluation)["best"])
     latest = max((best["epoch"] for best in noted), default=-1)  # a later best takes an earlier one's place
     return [path for path in there if path.name == epoch_name(latest)]
@@ -139,16 +139,16 @@ def verify(directory: Path) -> None:
     ours = {name for name in (AVERAGED, ABOUT, SAMPLES) if (directory / name).exists()}
     for name in sorted({MODEL, OPTIMIZER, STATE, *ours, *files}):
         if not (directory / name).is_file():
-            raise Damaged(f"{directory / name} is missing")
+            raise DamagedCheckpointError(f"{directory / name} is missing")
         damage = _damage(directory / name, files.get(name))
         if damage:
-            raise Damaged(damage)
+            raise DamagedCheckpointError(damage)
     read_state(directory)
     if ABOUT in ours:
         try:
             read_about_file(directory / ABOUT)
         except UserError as error:
-            raise Damaged(str(error).partition(";")[0]) from error
+            raise DamagedCheckpointError(str(error).partition(";")[0]) from error
 
 
 @contextlib.contextmanager
@@ -164,7 +164,7 @@ def intact(path: Path) -> Iterator[None]:
     if (directory / STATE).is_file() and (directory / MANIFEST).is_file():
         try:
             expected = _manifest(directory).get(path.name)
-        except Damaged as error:
+        except DamagedCheckpointError as error:
             raise UserError(f"{error}: the checkpoint is damaged; {advice}") from error
     if expected is None:
         yield
@@ -217,10 +217,10 @@ def read(directory: Path) -> RunState:
     """
     try:
         position, extra = read_state(directory)
-    except Damaged as error:
+    except DamagedCheckpointError as error:
         raise UserError(f"{error}; continue from another checkpoint") from error
     # Until its evaluation is noted, and where what was noted cannot be read, it is due.
-    with contextlib.suppress(Damaged):
+    with contextlib.suppress(DamagedCheckpointError):
         noted = _parse(directory / EVALUATION, _Evaluation)
         extra = {**extra, "best": noted["best"], "evaluation_due": False}
     return RunState(position, read_npz(directory / OPTIMIZER), extra)
@@ -238,7 +238,7 @@ def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
     if extra["scaler"]:
         _convert(file, extra["scaler"], _Scaler)
     if name and (position[name[0]] != name[1] or (name[0] == "epoch" and position["consumed"])):
-        raise Damaged(f"{file} is of another checkpoint: {shorten(position)}")
+        raise DamagedCheckpointError(f"{file} is of another checkpoint: {shorten(position)}")
     return position, extra
 
 
@@ -423,7 +423,7 @@ def _parse(file: Path, kind: type[_Checked]) -> dict[str, Any]:
     try:
         content = msgspec.json.decode(read_bytes(file, _LARGEST_BYTES))
     except (OSError, ValueError, MemoryError, RecursionError) as error:
-        raise Damaged(f"{file} cannot be read ({_reason(error)})") from error
+        raise DamagedCheckpointError(f"{file} cannot be read ({_reason(error)})") from error
     _convert(file, content, kind)
     return content
 
@@ -432,7 +432,7 @@ def _convert(file: Path, content: Any, kind: type[_Checked]) -> _Checked:
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
-        raise Damaged(f"{file} cannot be read ({_reason(error)})") from error
+        raise DamagedCheckpointError(f"{file} cannot be read ({_reason(error)})") from error
 
 
 def _reason(error: Exception) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from .content import MODEL, STATE, Damaged, linked_name, list_checkpoints, read_state, verify
+from .content import MODEL, STATE, DamagedCheckpointError, linked_name, list_checkpoints, read_state, verify
 
 
 def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
@@ -22,7 +22,7 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
     for path in [*sorted(newest_first(folder), key=lambda path: path.name != last), *copies]:
         try:
             verify(path)
-        except Damaged as error:
+        except DamagedCheckpointError as error:
             say(f"damaged checkpoint skipped: {error}")
             continue
         return path
@@ -77,7 +77,7 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Path |
     try:
         verify(path)
         return path
-    except Damaged as error:
+    except DamagedCheckpointError as error:
         good = newest_good(path.parent, say)
         if good is None:
             raise UserError(f"-resume={source}: {error}, and there is no good checkpoint beside it") from error
@@ -113,7 +113,7 @@ def newest_first(folder: Path) -> list[Path]:
             return number, 0, 1
         try:
             position, _ = read_state(path)
-        except Damaged:
+        except DamagedCheckpointError:
             return math.inf, number, 0
         return position["epoch"], position["consumed"], 0
 

@@ -38,7 +38,7 @@ from .content import (
     REPLACED,
     SAMPLES,
     STATE,
-    Damaged,
+    DamagedCheckpointError,
     RunState,
     epoch_name,
     fingerprint,
@@ -54,9 +54,9 @@ from .content import (
 from .finding import holds_any, is_newest, newest_first, newest_good, resolve
 
 __all__ = [  # what those who save and continue runs need
-    "Damaged", "HostCopies", "HostTensor", "RunState", "Tensors", "discard", "epoch_name", "holds_any", "host_values",
-    "is_newest", "link", "newest_good", "prune", "read", "read_about", "read_samples", "remove_leftovers", "resolve",
-    "save", "update_name", "verify", "write_evaluation", "write_tensors",
+    "DamagedCheckpointError", "HostCopies", "HostTensor", "RunState", "Tensors", "discard", "epoch_name", "holds_any",
+    "host_values", "is_newest", "link", "newest_good", "prune", "read", "read_about", "read_samples",
+    "remove_leftovers", "resolve", "save", "update_name", "verify", "write_evaluation", "write_tensors",
 ]  # fmt: skip
 
 # ---- copies of what is written -----------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def prune(
 def _is_good(directory: Path) -> bool:
     try:
         verify(directory)
-    except Damaged:
+    except DamagedCheckpointError:
         return False
     return True
 

@@ -35,7 +35,7 @@ def run_classes(words: list[str]) -> None:
     if not takes_data(options):
         tell(score(options.results, options.truth, options.logits), options)
         return
-    from ..images.classification.result_tables import Truth
+    from ..images.classification.result_tables import ClassGroundTruth
     from ..images.data.held_out import open_images
 
     with data_set(options, "classification") as (values, cache, origin):
@@ -51,14 +51,14 @@ def run_classes(words: list[str]) -> None:
                 one_line(f"note: truth are the {len(images):,} images that are held out of training"),
                 file=sys.stderr,
             )
-        truth = Truth(images, dataset.labels.astype("int64"), classes, str(origin))
+        truth = ClassGroundTruth(images, dataset.labels.astype("int64"), classes, str(origin))
         tell(score(options.results, truth, options.logits, origin), options, dataset.groups_by)
 
 
 def run_masks(words: list[str]) -> None:
     """``evaluate masks TRUTH RESULTS``"""
     from ..images.data.class_lists import read_class_list
-    from ..images.label_maps import Rules, score
+    from ..images.label_maps import LabelMapRules, score
 
     parser = CommandParser(
         "evaluate masks",
@@ -84,7 +84,7 @@ def run_masks(words: list[str]) -> None:
     options = parser.parse_args(words)
     classes = None if options.classes is None else read_class_list(options.classes).by_number()
     ends = options.truth_suffix, options.result_suffix
-    rules = Rules(classes, options.ignore, options.reduce_zero_label, *ends)
+    rules = LabelMapRules(classes, options.ignore, options.reduce_zero_label, *ends)
     tell(score(options.truth, options.results, rules), options, FOLDER)
 
 

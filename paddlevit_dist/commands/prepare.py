@@ -164,7 +164,7 @@ def run_scannet(words: list[str]) -> None:
 def run_scenes(words: list[str]) -> None:
     """``prepare scenes IN OUT``"""
     from ..points.prepare.formats import FORMATS, format_in
-    from ..points.prepare.listing import Choices
+    from ..points.prepare.listing import SceneChoices
     from ..points.prepare.s3dis import NUM_AREAS
 
     parser = _scene_parser(
@@ -178,7 +178,9 @@ def run_scenes(words: list[str]) -> None:
     parser.option("format", None, "of the scenes; found out if not given", choices=tuple(FORMATS))
     _add_choices(parser)
     parser.option("columns", None, "of text and arrays without names: such as x,y,z,intensity,-; dash: left out")
-    parser.option("val_area", Choices.val_area, "S3DIS: area for validation, the others train", at_least(1, NUM_AREAS))
+    parser.option(
+        "val_area", SceneChoices.val_area, "S3DIS: area for validation, the others train", at_least(1, NUM_AREAS)
+    )
     options = parser.parse_args(words)
     root = _folder(options)
     kind = options.format or format_in(root)
@@ -246,7 +248,7 @@ def _add_choices(parser: CommandParser) -> None:
 
 
 def _choose(options: Namespace) -> dict[str, Any]:
-    """The values of ``_add_choices``, as ``Choices`` has them."""
+    """The values of ``_add_choices``, as ``SceneChoices`` has them."""
     return {
         "class_names": _class_names(options),
         "label": options.label,
@@ -280,17 +282,17 @@ def _folder(options: Namespace) -> str:
 
 
 def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
-    """Prepare the scenes with these ``Choices``; exit with code 130 on Ctrl-C."""
+    """Prepare the scenes with these ``SceneChoices``; exit with code 130 on Ctrl-C."""
     from ..launch.leftovers import working_folder
     from ..points.data.scannet_classes import CLASS_NAMES
     from ..points.data.scene_store import SPLITS
     from ..points.prepare.formats import reader_of
-    from ..points.prepare.listing import Choices
+    from ..points.prepare.listing import SceneChoices
     from ..points.prepare.store import prepare_store
 
     root, output = _folder(options), Path(os.path.abspath(options.output))
     lists: dict[str, str | None] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
-    reader = reader_of(kind, Choices(**chosen))
+    reader = reader_of(kind, SceneChoices(**chosen))
     splits = reader.sources(root, lists)
     told = list(reader.remarks)  # on the lists
     try:

@@ -10,7 +10,7 @@ from ..intervals import Interval
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line, shorten
 from . import groups
-from .groups import Group
+from .groups import SeedGroup
 from .pairs import warnings
 from .tables import read, settings_in, that_differ
 from .telling import TOO_FEW, columns, correct, decimals_of, number, rows_of, tell_settings
@@ -38,7 +38,7 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     return {"comparisons": comparisons, "single_runs": single}, [one_line(line) for line in lines]
 
 
-def _require_alike(first: Group, other: Group) -> None:
+def _require_alike(first: SeedGroup, other: SeedGroup) -> None:
     for what in ("task", "score"):
         if first.about[what] != other.about[what]:
             said = f"{what} {first.about[what]} there, {other.about[what]} here"
@@ -50,7 +50,7 @@ def _require_alike(first: Group, other: Group) -> None:
         )
 
 
-def _compare(first: Group, second: Group) -> dict[str, Any]:
+def _compare(first: SeedGroup, second: SeedGroup) -> dict[str, Any]:
     score, both = first.about["score"], (first.scores, second.scores)
     p, test = groups.permutation_of_seeds(*both)
     ends = [groups.inside(score, *groups.around(one, 1 / len(one))) for one in both]
@@ -75,7 +75,7 @@ def _compare(first: Group, second: Group) -> dict[str, Any]:
     }
 
 
-def _find_finished(group: Group) -> str:
+def _find_finished(group: SeedGroup) -> str:
     """The folder of a seed that has finished."""
     return str(Path(group.run, next(row["folder"] for row in group.seeds if row["state"] == groups.FINISHED)))
 
@@ -91,7 +91,7 @@ def _warnings(first: str, second: str) -> list[str]:
     return []
 
 
-def _single(run: str, group: Group) -> dict[str, Any]:
+def _single(run: str, group: SeedGroup) -> dict[str, Any]:
     """The best score of a training beside those of a group."""
     if not Path(run).is_dir():
         raise UserError(f"compare: {run} is no folder; give folders of -seeds or of a training")
@@ -112,7 +112,7 @@ def _single(run: str, group: Group) -> dict[str, Any]:
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
 
-def _about(group: Group, decimals: int) -> list[str]:
+def _about(group: SeedGroup, decimals: int) -> list[str]:
     told = groups.in_words(group.scores, decimals)
     left = len(group.seeds) - len(group.scores)
     return [f"{group.run}: {len(group.scores)} seeds{f' ({left} unfinished)' if left else ''}, {told}"]

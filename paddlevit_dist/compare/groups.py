@@ -24,7 +24,7 @@ _SEED = 0  # a constant: a p is not a matter of luck
 _ROUNDING = 1e-9  # relative; less is no difference
 
 
-class Group(NamedTuple):
+class SeedGroup(NamedTuple):
     """Contents of ``seeds.json``.
 
     Attributes:
@@ -60,7 +60,7 @@ def is_group(folder: str) -> bool:
     return Path(folder, SEEDS).is_file()
 
 
-def read_group(folder: str) -> Group:
+def read_group(folder: str) -> SeedGroup:
     """Read what the last ``-seeds`` has written.
 
     Raises:
@@ -83,7 +83,7 @@ def read_group(folder: str) -> Group:
         ) from None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    return Group(folder, about, rows)
+    return SeedGroup(folder, about, rows)
 
 
 def best_of(folder: Path, score: str) -> dict[str, Any]:

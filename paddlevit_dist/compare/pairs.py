@@ -21,7 +21,7 @@ _MOST_ALONE = 2_000  # samples whose own score is computed, where that takes a d
 _NOT_KNOWN = object()
 
 
-class Pair(NamedTuple):
+class TablePair(NamedTuple):
     """Two tables of the same samples.
 
     Attributes:
@@ -38,7 +38,7 @@ class Pair(NamedTuple):
     groups: Groups | None = None
 
     @classmethod
-    def of(cls, first: Table, second: Table) -> "Pair":
+    def of(cls, first: Table, second: Table) -> "TablePair":
         """Raises:
         UserError: they cannot be compared.
         """
@@ -157,7 +157,7 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
     Raises:
         UserError: they cannot be compared.
     """
-    pair = Pair.of(first, second)
+    pair = TablePair.of(first, second)
     found, score = pair.intervals(), first.about["score"]
     rows = {name.removeprefix(_DIFFERENCE): _row(found, name) for name in found if name.startswith(_DIFFERENCE)}
     if score not in rows:
@@ -186,7 +186,7 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
     }
 
 
-def _other_groups(pair: Pair) -> list[str]:
+def _other_groups(pair: TablePair) -> list[str]:
     """The line of groups that are others in the second table."""
     groups, others = pair.groups, pair.second.groups
     if groups is None or others is None:
@@ -197,7 +197,7 @@ def _other_groups(pair: Pair) -> list[str]:
     return [f"groups: {pair.second.run} has others, {others}; drawn are those of {pair.first.run}"]
 
 
-def _notes(pair: Pair, found: dict[str, Interval]) -> list[str]:
+def _notes(pair: TablePair, found: dict[str, Interval]) -> list[str]:
     """The line of an interval that is rough; of the table with fewer errors, where errors are counted."""
     score, about = pair.first.about["score"], pair.first.about
     which = max((_FIRST, _SECOND), key=lambda which: found[f"{which}{score}"].value)
@@ -214,7 +214,7 @@ def _row(found: dict[str, Interval], name: str) -> dict[str, Any]:
     return {what: found[one].plain() for what, one in names.items() if one in found}
 
 
-def _significance(pair: Pair) -> tuple[float, str]:
+def _significance(pair: TablePair) -> tuple[float, str]:
     numbers = numbers_of(names_of(pair.groups))
     if pair.first.about["score"] != "top-1":
         p, swaps = permutation(pair.swapped(), len(pair.order), pair.sort.swaps, numbers)
@@ -227,7 +227,7 @@ def _significance(pair: Pair) -> tuple[float, str]:
     return p, f"permutation test, {swaps:,} swaps of groups"
 
 
-def _find_changes(pair: Pair) -> dict[str, Any]:
+def _find_changes(pair: TablePair) -> dict[str, Any]:
     """The samples whose answer became right ("fixed") or wrong ("broken"); where there is no such thing, those with a
     better and a worse score of their own, what changed most first."""
     names, classes = pair.first.names, pair.classes

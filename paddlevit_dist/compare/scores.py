@@ -100,14 +100,14 @@ def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
 
 
 def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
-    from ..points.instances.metrics import InstanceMetrics, MatchTable
+    from ..points.instances.metrics import InstanceMatchTable, InstanceMetrics
 
     scenes = []
     for part in parts:
         ends = np.cumsum(part["rows"])
         for number, (first, end) in enumerate(zip(ends - part["rows"], ends)):
-            decisions = (part[name][first:end] for name in MatchTable._fields[:4])
-            scenes.append(MatchTable._make([*decisions, part["missed"][number], part["num_true"][number]]))
+            decisions = (part[name][first:end] for name in InstanceMatchTable._fields[:4])
+            scenes.append(InstanceMatchTable._make([*decisions, part["missed"][number], part["num_true"][number]]))
     statistics, losses = (_join(parts, name) for name in ("statistics", "losses"))
     metrics = InstanceMetrics(list(names), parts[0]["instance_classes"].tolist())
     tables = np.empty(len(scenes), object)

@@ -22,7 +22,7 @@ from ..runtime.text_files import read_yaml
 from ..settings import Configuration
 from ..settings.command_line import without
 from . import groups
-from .groups import FAILED, FINISHED, UNFINISHED, Group
+from .groups import FAILED, FINISHED, UNFINISHED, SeedGroup
 from .settings import CompareSettings
 from .telling import columns, decimals_of, ends, number
 
@@ -70,7 +70,7 @@ def gpus_of(plan: devices.ProcessPlan) -> list[str | None]:
     return [name.strip() for name in named.split(",")][:visible] if named else [str(gpu) for gpu in range(visible)]
 
 
-def _train(group: Group, waiting: list[dict[str, Any]], words: Sequence[str], gpus: list[str | None]) -> None:
+def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str], gpus: list[str | None]) -> None:
     """Train these seeds.
 
     Raises:
@@ -111,7 +111,7 @@ def _train(group: Group, waiting: list[dict[str, Any]], words: Sequence[str], gp
 
 
 def _start(
-    group: Group, row: dict[str, Any], words: Sequence[str], gpu: str | None, low: float, high: float
+    group: SeedGroup, row: dict[str, Any], words: Sequence[str], gpu: str | None, low: float, high: float
 ) -> subprocess.Popen:
     """The training of a seed, on this GPU with its share of the cores, from ``low`` to ``high``; alone in its terminal
     (None), else with what it says in its ``log.txt``."""
@@ -132,7 +132,7 @@ def _start(
     return process
 
 
-def _note(group: Group, row: dict[str, Any], code: int, is_stopped: bool, are_others: bool) -> None:
+def _note(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: bool, are_others: bool) -> None:
     """Note how a training has ended."""
     row.update(_row(group.run, row["seed"], group.about["score"]))
     row["state"] = FINISHED if code == 0 else UNFINISHED if is_stopped else FAILED
@@ -145,7 +145,7 @@ def _note(group: Group, row: dict[str, Any], code: int, is_stopped: bool, are_ot
     write_line(f"seed {row['seed']}: {', '.join([row['state'], *score])}")
 
 
-def _begin_group(config: CompareSettings, folder: str) -> Group:
+def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
     """The group as its folder has it, with the seeds that are asked for now; nothing is written yet.
 
     Raises:
@@ -169,11 +169,11 @@ def _begin_group(config: CompareSettings, folder: str) -> Group:
             )
     described = {"task": config.TASK, "dataset": str(config.DATA.DATASET), "score": score}
     rows = [_row(folder, seed, score) for seed in range(config.SEED, config.SEED + (config.SEEDS or 0))]
-    return Group(folder, {**described, "more_is_better": more_is_better, "settings": settings}, rows)
+    return SeedGroup(folder, {**described, "more_is_better": more_is_better, "settings": settings}, rows)
 
 
 def _row(folder: str, seed: int, score: str) -> dict[str, Any]:
-    """Read what the folder of a seed says; see ``Group.seeds``."""
+    """Read what the folder of a seed says; see ``SeedGroup.seeds``."""
     own_folder = Path(folder, f"seed_{seed}")
     state = FINISHED if _is_done(own_folder) else UNFINISHED
     return {"seed": seed, "folder": own_folder.name, "state": state, **groups.best_of(own_folder, score)}
@@ -190,7 +190,7 @@ def _is_done(folder: Path) -> bool:
     return epochs in evaluated
 
 
-def lines_of(group: Group) -> list[str]:
+def lines_of(group: SeedGroup) -> list[str]:
     """The table of a group, and what follows from it."""
     values = [row["value"] for row in group.seeds if "value" in row]
     decimals = decimals_of(values)

@@ -22,7 +22,7 @@ _MAGIC = b"pdcheck\0"
 TRAILER_BYTES = _TRAILER.size
 
 
-class Damaged(Exception):
+class DamagedCacheError(Exception):
     """A cached file is missing, damaged, or was written by a version without checksums."""
 
 
@@ -77,15 +77,15 @@ def verify(path: str | Path) -> int:
         with open_regular(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size < TRAILER_BYTES:
-                raise Damaged(f"{path} is cut off")
+                raise DamagedCacheError(f"{path} is cut off")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
                 magic, checksum, own = _TRAILER.unpack_from(view, size - TRAILER_BYTES)
                 is_intact = magic == _MAGIC and own == zlib.crc32(view[size - TRAILER_BYTES : size - 4])
                 if not is_intact or zlib.crc32(view[: size - TRAILER_BYTES], seed) != checksum:
-                    raise Damaged(f"{path} does not have its checksum")
+                    raise DamagedCacheError(f"{path} does not have its checksum")
                 return checksum
     except OSError as error:
-        raise Damaged(f"{path} cannot be read: {error.strerror}") from error
+        raise DamagedCacheError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read_checked(path: str | Path) -> bytes:
@@ -109,4 +109,4 @@ def map_verified(path: str | Path) -> np.ndarray:
     try:
         return map_array(path)
     except (OSError, ValueError, EOFError) as error:  # right checksum, but not an array
-        raise Damaged(f"{path} is not an array: {error}") from error
+        raise DamagedCacheError(f"{path} is not an array: {error}") from error

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import open_regular
-from .checked_files import TRAILER_BYTES, Damaged, Summing, checked_file, verify
+from .checked_files import TRAILER_BYTES, DamagedCacheError, Summing, checked_file, verify
 
 _MAGIC = b"pathidx\0"
 _VERSION = 4
@@ -181,7 +181,7 @@ def _open(file: str, key: bytes | None) -> _Maps:
     if key is not None:
         try:
             verify(file)
-        except Damaged as error:
+        except DamagedCacheError as error:
             raise _explain_damage(file, str(error)) from error
     return _Maps(
         content,

@@ -19,7 +19,7 @@ from ..runtime.errors import UserError
 _stopping: Any = None  # in a worker: an event that says to stop at the next item
 
 
-class Stopped(Exception):
+class PreparationStopped(Exception):
     """The work was interrupted; discard what is half done."""
 
 
@@ -30,7 +30,7 @@ def check_stop() -> None:
         Stopped: the whole work is to end.
     """
     if _stopping is not None and _stopping.is_set():
-        raise Stopped
+        raise PreparationStopped
 
 
 def work(

@@ -55,7 +55,7 @@ _DROPOUTS = (paddle.nn.Dropout, paddle.nn.Dropout2D, paddle.nn.Dropout3D, paddle
 Arrays = dict[str, np.ndarray]
 
 
-class Difference(NamedTuple):
+class TensorDifference(NamedTuple):
     """Two tensors compared.
 
     Attributes:
@@ -223,7 +223,7 @@ def read_way(folder: Path) -> Way:
     return pickle.loads((folder / _RESULT).read_bytes())
 
 
-def differences(one: Way, other: Way, with_buffers: bool = True) -> list[Difference]:
+def differences(one: Way, other: Way, with_buffers: bool = True) -> list[TensorDifference]:
     """How much two ways differ, tensor by tensor, in their order.
 
     Args:
@@ -243,13 +243,13 @@ def differences(one: Way, other: Way, with_buffers: bool = True) -> list[Differe
             allowed = min(allowed, _MOST_ALLOWED)
         value, theirs = one.values.get(name), other.values.get(name)
         if value is None or theirs is None or theirs.shape != value.shape:
-            found.append(Difference(name, math.inf, math.inf, 0.0, allowed))
+            found.append(TensorDifference(name, math.inf, math.inf, 0.0, allowed))
             continue
         # Each update rounds the whole weight, however little it changes it.
         rounding = UPDATES * float(np.finfo(np.float32).eps) * sizes.get(name, 0.0) / ALLOWED
         scale = max(_size(value), _LEAST_SCALE * largest[_kind(name)], rounding, _TINY)
         by = _size(np.asarray(theirs, dtype=np.float64) - value)
-        found.append(Difference(name, by / scale if math.isfinite(by) else math.inf, by, scale, allowed))
+        found.append(TensorDifference(name, by / scale if math.isfinite(by) else math.inf, by, scale, allowed))
     return found
 
 

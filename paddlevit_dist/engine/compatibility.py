@@ -51,7 +51,7 @@ class Fact(NamedTuple):
     value: Any
 
 
-class Change(NamedTuple):
+class ChangedFact(NamedTuple):
     """A fact that differs between a checkpoint, or a recorded run, and this run."""
 
     name: str
@@ -161,11 +161,11 @@ def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None)
     return {**lists, _EARLIER: earlier} if len(earlier) else lists
 
 
-def compare(use: str, before: Mapping[str, Fact], now: Mapping[str, Fact]) -> list[Change]:
+def compare(use: str, before: Mapping[str, Fact], now: Mapping[str, Fact]) -> list[ChangedFact]:
     """List what differs and matters to ``use``, in the order of ``now``. A name that only one side has comes from
     another version of this package, and is not compared."""
     return [
-        Change(name, before[name].value, value, kind)
+        ChangedFact(name, before[name].value, value, kind)
         for name, (kind, value) in now.items()
         if _matters(use, kind) and name in before and _plain(before[name].value) != _plain(value)
     ]
@@ -223,7 +223,12 @@ def judge(use: str, kind: str, said: str, config: RunSettings, remedy: str) -> l
 
 
 def judge_changes(
-    use: str, source: str, what: str, changes: list[Change], config: RunSettings, remedy: str = "use the same settings"
+    use: str,
+    source: str,
+    what: str,
+    changes: list[ChangedFact],
+    config: RunSettings,
+    remedy: str = "use the same settings",
 ) -> list[str]:
     """The same for changes of one kind, with ``what`` in words before them; nothing if there are none."""
     if not changes:
@@ -232,7 +237,7 @@ def judge_changes(
     return judge(use, changes[0].kind, f"{source} {what}: {both}", config, remedy)
 
 
-def altering(changes: list[Change]) -> str:
+def altering(changes: list[ChangedFact]) -> str:
     """Those that alter a training, in words; empty if none does."""
     return "; ".join(f"{c.name} {show(c.before)} -> {show(c.now)}" for c in changes if c.alters)
 
@@ -362,7 +367,7 @@ class Compatibility:
             "known, and the score may be far too high"
         ]
 
-    def changes(self, datasets: dict[str, Any], batches: tuple[int, int]) -> list[Change]:
+    def changes(self, datasets: dict[str, Any], batches: tuple[int, int]) -> list[ChangedFact]:
         """List what this training does otherwise than the checkpoint's: settings, samples of an update (``batches``,
         there and here) and data, whatever folder these are in. How samples are made, ``input`` compares."""
         data = {split: self.task.about_data(samples) for split, samples in datasets.items()}
@@ -371,18 +376,18 @@ class Compatibility:
         now = {**of_settings(settings_of(self.config)), **here, **_of_data(data)}
         return compare(self.use, before, now) + self.changed_files(datasets)
 
-    def changed_files(self, datasets: dict[str, Any]) -> list[Change]:
+    def changed_files(self, datasets: dict[str, Any]) -> list[ChangedFact]:
         """The splits of which a resumed training would read other samples."""
         if self.lists is None:
             unknown = "divided anew: val may be what was trained on"
             is_divided = any(samples.is_share for samples in datasets.values())
-            return [Change("train and val files", "not listed", unknown, "files")] if is_divided else []
+            return [ChangedFact("train and val files", "not listed", unknown, "files")] if is_divided else []
         changes = []
         for split, samples in datasets.items():
             identities = samples.identities()
             said = "" if identities is None else compare_files(self.lists, split, identities)[1]
             if said:
-                changes.append(Change(f"{split} files", len(self.lists.get(split, _NONE)), said, "files"))
+                changes.append(ChangedFact(f"{split} files", len(self.lists.get(split, _NONE)), said, "files"))
         return changes
 
 

@@ -12,7 +12,7 @@ from ..checkpoint.weights import evaluated_weights
 from ..distributed import broadcast_object, is_main
 from ..logging.record import FOUND_LATER, supersede
 from ..runtime.errors import UserError
-from .compatibility import Change, Compatibility, altering, show
+from .compatibility import ChangedFact, Compatibility, altering, show
 
 if TYPE_CHECKING:
     from .run import Run
@@ -33,7 +33,7 @@ class Start(NamedTuple):
 
     position: dict[str, int]
     directory: Path | None = None
-    changes: list[Change] = []
+    changes: list[ChangedFact] = []
     evaluation_due: bool = False
     samples: dict[str, np.ndarray] | None = {}
     means: dict[str, Any] | None = None
@@ -131,7 +131,7 @@ def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[s
     return [f"note: {directory} has another rule of weight decay for {names}; from here on that of this run holds"]
 
 
-def _require_same_run(run: "Run", fits: Compatibility, global_batch_size: int) -> list[Change]:
+def _require_same_run(run: "Run", fits: Compatibility, global_batch_size: int) -> list[ChangedFact]:
     """Report how this run differs from the checkpoint's, and stop if that alters the training."""
     say = run.record.say
     for line in [*fits.input(), *fits.tell_unlisted(run.datasets["val"])]:

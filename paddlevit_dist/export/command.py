@@ -14,7 +14,7 @@ from ..runtime.errors import UserError
 from ..runtime.files import why_not_written
 from ..runtime.printing import one_line
 from .descriptions import as_yaml, paddlex_description
-from .differences import LARGEST, Difference, compare, require_small
+from .differences import LARGEST, OutputDifference, compare, require_small
 
 FORMATS = ("paddle", "onnx", "onnxruntime")
 _OUTPUTS = ("logits", "probabilities")
@@ -255,7 +255,7 @@ def check_output(output: str) -> Path:
 
 def export(
     trained: Trained, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
-) -> Difference:
+) -> OutputDifference:
     """Write ``output.*``, and compare its outputs with the model's on three inputs.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 LARGEST = {"float32": 1e-4, "float16": 5e-2}
 
 
-class Difference(NamedTuple):
+class OutputDifference(NamedTuple):
     """How far the outputs of two models are apart.
 
     Attributes:
@@ -38,7 +38,7 @@ def compare(
     expected: Sequence[Any],
     found: Sequence[Any],
     differ: Callable[[Sequence[Any], Sequence[Any]], tuple[float, str]] | None = None,
-) -> Difference:
+) -> OutputDifference:
     """The difference of outputs, lists of arrays.
 
     Args:
@@ -48,12 +48,12 @@ def compare(
 
     if differ is not None:
         apart, of = differ(expected, found)
-        return Difference(apart, 1.0, of)
+        return OutputDifference(apart, 1.0, of)
     apart = max(float(np.abs(one - other).max()) for one, other in zip(expected, found, strict=True))
-    return Difference(apart if apart == apart else math.inf, max(float(np.abs(one).max()) for one in expected))
+    return OutputDifference(apart if apart == apart else math.inf, max(float(np.abs(one).max()) for one in expected))
 
 
-def require_small(difference: Difference, precision: str, output: str) -> None:
+def require_small(difference: OutputDifference, precision: str, output: str) -> None:
     """
     Raises:
         RuntimeError: it is more than that of rounding; or not finite, where the task compares in its own way, as

@@ -9,7 +9,7 @@ import paddle
 from paddle.nn import functional as F
 
 from ..distributed import all_gather, reduce_dict
-from ..engine.compatibility import Change, judge_changes, show
+from ..engine.compatibility import ChangedFact, judge_changes, show
 from ..engine.run import Run, build_model
 from ..inference.evaluation import load_trained
 from ..launch import gpu
@@ -20,7 +20,7 @@ from ..settings.every_run import RunSettings
 from ..settings.key import value_of
 from ..tasks.task import EvaluationStep, ExportParts, Task
 from . import functions
-from .differences import Difference, compare
+from .differences import OutputDifference, compare
 from .files import find, mapping
 from .functions import Function, Slot, shape_text
 from .pixels import to_pixels
@@ -254,7 +254,7 @@ def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: RunS
     if not there:
         return [f"note: {model.source} does not say how its input is prepared; it gets: {show_steps(here)}"]
     changes = [
-        Change(f"preprocessing.{name}", there.get(name), here.get(name), "input")
+        ChangedFact(f"preprocessing.{name}", there.get(name), here.get(name), "input")
         for name in dict.fromkeys([*here, *there])
         if there.get(name) != here.get(name)
     ]
@@ -274,7 +274,7 @@ def _compare_names(model: Exported, ours: Sequence[str] | None, config: RunSetti
     theirs = model.function.about.get("landmarks") or model.function.about.get("classes")
     if not isinstance(theirs, list) or not ours or list(map(str, theirs)) == list(map(str, ours)):
         return []
-    changes = [Change("names", ", ".join(map(str, theirs)), ", ".join(map(str, ours)), "classes")]
+    changes = [ChangedFact("names", ", ".join(map(str, theirs)), ", ".join(map(str, ours)), "classes")]
     return judge_changes("evaluate", model.source, "has other outputs", changes, config, "use the same names")
 
 
@@ -354,7 +354,7 @@ class Comparison(Callback):
         largest, of_outputs, changed = max(s[0] for s in seen), max(s[1] for s in seen), sum(s[2] for s in seen)
         differences: dict[str, Any] = {"largest_difference": largest if math.isfinite(largest) else None}
         differences["of_outputs_up_to"] = of_outputs
-        difference = Difference(largest, of_outputs, next(filter(None, all_gather(self._of)), ""))
+        difference = OutputDifference(largest, of_outputs, next(filter(None, all_gather(self._of)), ""))
         said = [str(difference)]
         if self._is_of_classes:
             differences["changed"] = changed

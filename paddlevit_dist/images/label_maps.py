@@ -19,7 +19,7 @@ _UNNAMED = 256  # classes, where nobody says how many there are
 _END = ".png"  # of the names of both, whatever their files end with
 
 
-class Rules(NamedTuple):
+class LabelMapRules(NamedTuple):
     """How label maps are read and compared.
 
     Attributes:
@@ -36,7 +36,7 @@ class Rules(NamedTuple):
     result_suffix: str = ".png"
 
 
-def score(truth: str, results: str, rules: Rules) -> Scored:
+def score(truth: str, results: str, rules: LabelMapRules) -> Scored:
     """Compare the label maps of two folders.
 
     Raises:
@@ -128,7 +128,7 @@ def _pair(
     return pairs, len(files) - len(pairs)
 
 
-def _compare(truth: str, result: str, rules: Rules, number: int) -> tuple[np.ndarray, int, int]:
+def _compare(truth: str, result: str, rules: LabelMapRules, number: int) -> tuple[np.ndarray, int, int]:
     """Statistics of one image and of its boundaries, int64 (2, 3, classes), as ``confusion_scores`` takes them;
     pixels that are ignored; and those that have a class, for which the result has none."""
     true, found = _read(truth), _read(result)

@@ -43,6 +43,7 @@ class Rated:
     rates: Mapping[str, int]
 
     def __call__(self, weights: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Recompute all values for these weights; see ``Recompute``."""
         return self.values(weights)
 
 
@@ -56,33 +57,42 @@ _MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
 
 
 class Interval(NamedTuple):
-    """A value of all samples, and the ends of its interval."""
+    """Hold a value of all samples, and the ends of its interval."""
 
     value: float
     low: float
     high: float
 
     def has_width(self) -> bool:
-        """Whether its ends differ by more than rounding."""
+        """Tell whether the ends differ by more than rounding."""
         return self.high - self.low > _ROUNDING * max(abs(self.low), abs(self.high))
 
     def plain(self) -> dict[str, float]:
-        """For a file: its three numbers by name, with six digits; the value alone where there is no width, as one of 0
-        says that nothing is known and looks as if all were."""
+        """Return the three numbers by name for a file, rounded to six significant digits.
+
+        An interval without width gives its value alone. Two equal ends say that nothing is known about the interval,
+        and a reader would take them for certainty.
+        """
         numbers = self._asdict() if self.has_width() else {"value": self.value}
         return {name: float(f"{number:.6g}") for name, number in numbers.items()}
 
     def ends(self, decimals: int) -> str:
-        """Such as "[82.4, 84.0]"."""
+        """Format the ends for a line, such as "[82.4, 84.0]"."""
         return f"[{self.low:.{decimals}f}, {self.high:.{decimals}f}]"
 
 
 def wilson(value: float, count: float, percent: float) -> Interval:
-    """The score interval of a share in percent of so many samples: its ends never pass 0 and 100, and it has a width
-    where all samples are alike.
+    """Compute Wilson's score interval of a share.
+
+    Its ends never pass 0 and 100. It has a width even where all samples are alike.
 
     Source: E. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of the American
     Statistical Association 22, 1927.
+
+    Args:
+        value: the share, in percent.
+        count: how many samples it is a share of; a fraction for samples that depend on one another.
+        percent: the level of the interval, such as 95.
     """
     share, z = value / 100, _NORMAL.inv_cdf(0.5 + percent / 200)
     centre, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
@@ -93,14 +103,20 @@ def wilson(value: float, count: float, percent: float) -> Interval:
 def paired_difference(
     first: np.ndarray, second: np.ndarray, percent: float, of_each: Sequence[Interval] = ()
 ) -> Interval:
-    """How many percent of the same samples more are right in ``second``, bool (samples,) each, than in ``first``: the
-    intervals of both shares, joined by how they depend on each other; it has a width where no answer differs.
+    """Compute the interval of how many percent more samples are right in ``second`` than in ``first``.
 
-    Args:
-        of_each: the two intervals, where they are not those of samples that depend on no other.
+    Both are answers for the same samples. The intervals of both shares are joined by how much the answers depend on
+    each other. The result has a width even where no answer differs.
 
     Source: R. Newcombe, "Improved confidence intervals for the difference between binomial proportions based on paired
     data", Statistics in Medicine 17, 1998, method 10.
+
+    Args:
+        first: bool (samples,), which answers are right before.
+        second: bool (samples,), which answers are right after.
+        percent: the level of the interval, such as 95.
+        of_each: the intervals of both shares. Give them where samples depend on one another; else ``wilson`` computes
+            them.
     """
     number, right = len(first), (int(first.sum()), int(second.sum()))
     before, after = of_each or [wilson(100 * count / number, number, percent) for count in right]
@@ -124,22 +140,25 @@ def bootstrap(
     resamples: int = RESAMPLES,
     groups: Sequence[Hashable] | np.ndarray | None = None,
 ) -> dict[str, Interval]:
-    """The interval of each value that is defined for all samples together.
+    """Compute the interval of each value that is defined for all samples together.
 
-    With few samples (below about 30) intervals are too narrow, as the bootstrap knows no others than those.
+    With few samples (below about 30) intervals are too narrow, because the bootstrap knows no samples but these.
 
-    Some scores, such as average precision, are larger for fewer different samples, and so for draws. The quantiles are
-    therefore those of the bias-corrected percentile method: as the value is not the median of the draws, others are
-    taken. Ends are values that draws have, and so never what the score cannot be.
+    Some scores, such as average precision, are larger for fewer different samples, and so for draws. The value is then
+    not the median of the draws. The bias-corrected percentile method therefore moves the quantiles. Ends are values
+    that draws have, so an end is never a value that the score cannot have.
 
     Args:
-        recompute: see ``Recompute``. Of ``Rated`` values and ``Classified``'s shares the interval is ``wilson``'s;
-            where a sample or a group has several things that are right or not, of as many as would tell as much if each
-            were alone.
+        recompute: see ``Recompute``. Shares, which ``Rated`` and ``Classified`` name, get ``wilson``'s interval
+            instead. A sample or a group can hold several things that are right or not. ``wilson`` is then given the
+            number of independent things that would tell as much.
         num_samples: at least 1.
         percent: how many of a hundred such intervals are to contain the value that all samples in the world would have.
-        resamples: draws; 1,000 fix the ends of a 95 % interval to about a twentieth of its width.
-        groups: (samples,), equal for those that are drawn together; None: each is drawn alone.
+        resamples: the number of draws. 1,000 fix the ends of a 95 % interval to about a twentieth of its width.
+        groups: (samples,), equal for samples that are drawn together; None draws each sample alone.
+
+    Returns:
+        The interval of each value, by name.
     """
     rates = recompute.rates if isinstance(recompute, Rated) else getattr(recompute, "rates", dict)()
     whole, numbers = recompute(np.ones((1, num_samples))), numbers_of(groups)
@@ -161,8 +180,15 @@ def bootstrap(
 
 
 def numbers_of(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray | None:
-    """The number of each sample's group, int64 (samples,), in the order in which they come; None where each sample is
-    its own: nothing then depends on anything else."""
+    """Assign a number to each group, in the order in which groups come.
+
+    Args:
+        groups: (samples,), equal for samples of one group; None: there are no groups.
+
+    Returns:
+        The number of each sample's group, int64 (samples,). None where each sample is its own group, so that no sample
+        depends on another.
+    """
     listed = [] if groups is None else np.asarray(groups).tolist()
     number_of = {name: number for number, name in enumerate(dict.fromkeys(listed))}
     if len(number_of) == len(listed):
@@ -171,7 +197,7 @@ def numbers_of(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray | N
 
 
 def _groups_with(recompute: Recompute, numbers: np.ndarray) -> dict[str, int]:
-    """In how many groups each value is defined."""
+    """Count the groups in which each value is defined."""
     found: Counter[str] = Counter()
     at_once, end = max(1, _MOST_WEIGHTS // len(numbers)), int(numbers.max()) + 1
     for first in range(0, end, at_once):
@@ -189,15 +215,21 @@ def rough_note(
     of_class: Mapping[str, int],
     shown: Iterable[str],
 ) -> str | None:
-    """The line for intervals of so few samples, so few that are wrong (or right), or so few of a class that draws know
-    too little of others, and for those without width; None without any.
+    """Say why these intervals are rough, or missing.
+
+    Intervals are rough with few samples, with few wrong (or right) ones, and with few samples of a class: draws then
+    know too little about other samples. Values whose draws are all alike have no interval.
 
     Args:
-        sample: what one is called, such as "image".
+        num_samples: how many samples the intervals are of.
+        sample: what one sample is called, such as "image".
         found: all intervals, by name.
-        rates: see ``Rated``; the first one's errors are counted.
-        of_class: by class in how many samples it occurs.
-        shown: names of scores that are told.
+        rates: see ``Rated``; the errors of the first one are counted.
+        of_class: by class the number of samples in which it occurs.
+        shown: names of the scores that are shown.
+
+    Returns:
+        One line, or None where there is nothing to say.
     """
     if not found:
         return None
@@ -221,12 +253,14 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _count_independent(count: int, alone: int, least: int, percent: float, drawn: np.ndarray) -> float:
-    """How many things that depend on no other have the deviation of these draws.
+    """Count the independent things whose share would vary as much as these draws.
 
     Args:
-        count: of all things; never more.
-        alone: samples or groups that they are of, which depend on no other.
-        least: where all draws are alike.
+        count: of all things; the result is never more.
+        alone: of the samples or groups that the things are of, which depend on no other.
+        least: the result where all draws are alike.
+        percent: the share of all things, in percent.
+        drawn: float (draws,), the share of each draw, in percent.
     """
     variance = float(drawn.var())
     if count <= alone:
@@ -246,8 +280,10 @@ def _interval(value: float, drawn: np.ndarray, tail: float) -> Interval:
 
 
 def _draws(num_samples: int, resamples: int, numbers: np.ndarray | None = None) -> Iterator[np.ndarray]:
-    """All draws, some at a time: weights, float64 (draws, samples); those of one group, see ``numbers_of``, are
-    alike."""
+    """Yield all draws, some at a time, as weights: float64 (draws, samples).
+
+    Samples of one group, see ``numbers_of``, have the same weight.
+    """
     generator = np.random.Generator(np.random.PCG64(_SEED))
     drawn = num_samples if numbers is None else int(numbers.max()) + 1
     at_once = max(1, min(resamples, _MOST_WEIGHTS // num_samples))
@@ -259,20 +295,32 @@ def _draws(num_samples: int, resamples: int, numbers: np.ndarray | None = None) 
 
 
 def weighted_sums(weights: np.ndarray, statistics: np.ndarray) -> np.ndarray:
-    """``weights @ statistics``, with the same bits for any number of threads: (draws, samples) and (samples, k) to
-    (draws, k)."""
+    """Compute ``weights @ statistics`` with the same bits for any number of threads.
+
+    Args:
+        weights: (draws, samples).
+        statistics: (samples, k).
+
+    Returns:
+        float64 (draws, k).
+    """
     return np.einsum("ds,sk->dk", weights, statistics, dtype=np.float64)
 
 
 def join(parts: Sequence[tuple[Sequence[int], Sequence[np.ndarray]]]) -> list[np.ndarray]:
-    """The tables of all processes as one, ordered by the samples' indices; a sample that several of them have
-    evaluated, as with a sampler that pads, counts once.
+    """Join the tables of all processes into one, ordered by the samples' indices.
+
+    A sampler that pads gives a sample to several processes. Such a sample counts once.
 
     Args:
-        parts: of each process the indices of its samples in the data set, and arrays (samples, ...) in their order;
-            the same arrays for each process.
+        parts: for each process the indices of its samples in the data set, and arrays (samples, ...) in their order.
+            Each process gives the same number of arrays.
+
+    Returns:
+        The joined arrays, (all samples, ...).
+
     Raises:
-        ValueError: an array has not a row for each index.
+        ValueError: the rows of an array are not as many as the indices.
     """
     indices = np.concatenate([np.asarray(part, np.int64) for part, _ in parts])
     columns = [np.concatenate(column) for column in zip(*[arrays for _, arrays in parts])]

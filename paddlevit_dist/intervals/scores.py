@@ -9,15 +9,15 @@ from .resampling import Recompute, weighted_sums
 
 
 class Classified(NamedTuple):
-    """Answers for n classified samples; itself a ``Recompute``.
+    """Hold the answers for n classified samples; an instance is a ``Recompute``.
 
     Attributes:
         labels: int (n,), true classes from 0.
-        places: int (n,), how many classes were preferred to the true one; at least 0. Where only the best class is
-            known: 0 if it is the true one, else 1.
-        num_classes: of the data.
-        class_names: for the names of values; None: numbers.
-        top: for each of these k the share of samples whose place is below it.
+        places: int (n,), how many classes the model preferred to the true one. Where only the best class is known: 0 if
+            it is the true one, else 1.
+        num_classes: the number of classes of the data.
+        class_names: for the names of values; None uses the classes' numbers.
+        top: for each of these k the share of samples whose place is below k is a value.
     """
 
     labels: np.ndarray
@@ -27,8 +27,15 @@ class Classified(NamedTuple):
     top: Sequence[int] = (1,)
 
     def __call__(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """In percent: "top-1" and so on, "recall CLASS" of each class, and their mean over classes that occur,
-        "balanced accuracy", which is also called macro accuracy."""
+        """Compute the values of each draw, in percent.
+
+        Args:
+            weights: float64 (draws, samples).
+
+        Returns:
+            "top-1" and so on, "recall CLASS" of each class, and "balanced accuracy", each float (draws,). The last is
+            the mean recall of the classes that occur, which is also called macro accuracy.
+        """
         total = weights.sum(axis=1)
         hits = np.stack([self.places < k for k in self.top], axis=1)  # (samples, tops)
         values = {f"top-{k}": 100.0 * column / total for k, column in zip(self.top, weighted_sums(weights, hits).T)}
@@ -39,14 +46,14 @@ class Classified(NamedTuple):
         return values
 
     def rates(self) -> dict[str, int]:
-        """Of how many samples each share is, see ``Rated``."""
+        """Count the samples that each share is of; see ``Rated``."""
         of_class = np.bincount(np.asarray(self.labels, np.int64), minlength=self.num_classes).tolist()
         names = self.class_names or range(self.num_classes)
         recalls = {f"recall {name}": number for name, number in zip(names, of_class) if number}
         return {**{f"top-{k}": len(self.labels) for k in self.top}, **recalls}
 
     def _recalls(self, weights: np.ndarray) -> np.ndarray:
-        """Share of each class that is found, (classes,); not a number where it does not occur."""
+        """Compute the share of each class that is found, (classes,); not a number where a class does not occur."""
         labels, number = np.asarray(self.labels, np.int64), self.num_classes
         all_of_class = np.bincount(labels, weights, minlength=number)
         found = np.bincount(labels, weights * (self.places == 0), minlength=number)
@@ -54,8 +61,11 @@ class Classified(NamedTuple):
 
 
 def means(numbers: Mapping[str, np.ndarray]) -> Recompute:
-    """A function that gives the weighted mean of numbers by name, float (samples,) each; those that are not a number
-    do not count."""
+    """Make a function that computes weighted means of these numbers.
+
+    Args:
+        numbers: float (samples,) each, by name. Entries that are not finite do not count.
+    """
     columns = [np.asarray(column, np.float64) for column in numbers.values()]
     known = [np.isfinite(column) for column in columns]
     # (samples, 2 x names): what is known, and whether it is
@@ -74,14 +84,17 @@ def confusion_scores(
     losses: np.ndarray | None = None,
     boundaries: np.ndarray | None = None,
 ) -> Recompute:
-    """A function that gives mIoU, accuracy, mean class accuracy, mean Dice coefficient and the IoU of each class, as
-    fractions; the boundary IoU and the loss where they are known.
+    """Make a function that computes the scores of labeled points or pixels, as fractions.
+
+    The scores are mIoU, accuracy, mean class accuracy, mean Dice coefficient and the IoU of each class; also the
+    boundary IoU and the loss where they are known.
 
     Args:
-        statistics: int (samples, 3, classes): of each sample (a scene, an image) and class the points, or pixels, that
-            are of it and taken for it, that are of it, and that are taken for it; without those that have no label.
-        losses: float (samples,), summed over its points; None: there is no loss.
-        boundaries: the same as ``statistics`` of the pixels near boundaries alone; None: there are none.
+        statistics: int (samples, 3, classes). The three rows count, for a sample and a class, the points that are of
+            the class and taken for it, that are of it, and that are taken for it. Points without a label do not count.
+        class_names: the name of each class.
+        losses: float (samples,), each summed over the sample's points; None: there is no loss.
+        boundaries: the same as ``statistics`` for the pixels near boundaries alone; None: there are none.
     """
     number = len(class_names)
     tables = [statistics] if boundaries is None else [statistics, boundaries]
@@ -108,11 +121,11 @@ def confusion_scores(
 
 
 def quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Element by element; not a number where ``whole`` is 0."""
+    """Divide element by element; the result is not a number where ``whole`` is 0."""
     return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
 def mean_of_defined(values: np.ndarray) -> np.ndarray:
-    """Mean over the last axis of what is a number; not a number where nothing is."""
+    """Average over the last axis what is a number; the result is not a number where nothing is."""
     known = ~np.isnan(values)
     return quotient(np.where(known, values, 0.0).sum(axis=-1), known.sum(axis=-1))

@@ -20,7 +20,7 @@ SAME_FILE, SAME_CONTENT, NEAR = "same file", "same content", "near duplicate"
 _LOOKS_AT_ONCE = 4096  # pairs whose small images are in memory together
 
 
-class Pair(NamedTuple):
+class DuplicatePair(NamedTuple):
     """A sample of validation, the one of training that it is, and what is equal; ``likeness`` is 1 but for images
     that are near duplicates (``perceptual.Likeness``, the mean of both)."""
 
@@ -40,7 +40,7 @@ class Search(NamedTuple):
         unreadable: how many of both cannot be read.
     """
 
-    pairs: list[Pair]
+    pairs: list[DuplicatePair]
     looked: tuple[int, int]
     totals: tuple[int, int]
     unreadable: int
@@ -84,21 +84,23 @@ def find(val: Any, train: Any, cache_folder: Path | None, seconds: float = float
     return Search([pairs[index] for index in sorted(pairs)], looked, (len(val), len(train)), unreadable)
 
 
-def _rank(pair: Pair) -> tuple[bool, float]:
+def _rank(pair: DuplicatePair) -> tuple[bool, float]:
     return pair.kind != NEAR, pair.likeness
 
 
-def _equal(ours: np.ndarray, theirs: np.ndarray, kind: str) -> Iterator[tuple[int, Pair]]:
+def _equal(ours: np.ndarray, theirs: np.ndarray, kind: str) -> Iterator[tuple[int, DuplicatePair]]:
     """The first of theirs with the same digest, for each of ours; 0 is none."""
     known, first = np.unique(theirs, return_index=True)
     if not len(known):
         return
     places = np.minimum(np.searchsorted(known, ours), len(known) - 1)
     for index in np.flatnonzero((ours != 0) & (known[places] == ours)).tolist():
-        yield index, Pair(index, int(first[places[index]]), kind)
+        yield index, DuplicatePair(index, int(first[places[index]]), kind)
 
 
-def _near(val: Any, train: Any, ours: Fingerprints, theirs: Fingerprints, known: dict[int, Pair]) -> Iterator[Pair]:
+def _near(
+    val: Any, train: Any, ours: Fingerprints, theirs: Fingerprints, known: dict[int, DuplicatePair]
+) -> Iterator[DuplicatePair]:
     """Those whose hashes are near and whose second look says that they are copies."""
     mine = np.array([index for index in np.flatnonzero(ours.state == HASHED).tolist() if index not in known], np.int64)
     others = np.flatnonzero(theirs.state == HASHED)
@@ -115,7 +117,11 @@ def _near(val: Any, train: Any, ours: Fingerprints, theirs: Fingerprints, known:
                 likeness = perceptual.likeness(seen[index], theirs_seen[other])
                 if likeness.is_copy:
                     is_same = likeness.details > 0.999 and _same_pixels(val, index, train, other)
-                    yield Pair(index, other, SAME_CONTENT) if is_same else Pair(index, other, NEAR, sum(likeness) / 2)
+                    yield (
+                        DuplicatePair(index, other, SAME_CONTENT)
+                        if is_same
+                        else DuplicatePair(index, other, NEAR, sum(likeness) / 2)
+                    )
 
 
 def _same_pixels(val: Any, index: int, train: Any, other: int) -> bool:

@@ -1,4 +1,4 @@
-"""What meters ask of outputs and targets: that they are what is counted, and not something that counts as another."""
+"""Check what meters get: that outputs and targets are what is counted, and nothing that counts as another."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _MOST_CLASSES = 255  # of pixels and voxels, which are counted as uint8, 255 for
 
 @contextlib.contextmanager
 def said_of(what: str) -> Iterator[None]:
-    """What is refused in the block begins with what it is of."""
+    """Begin the message of a ``UserError`` that the block raises with what it is about."""
     try:
         yield
     except UserError as error:
@@ -22,22 +22,24 @@ def said_of(what: str) -> Iterator[None]:
 
 
 def require(condition: bool, said: str) -> None:
+    """Raise a ``UserError`` that says ``said`` unless the condition holds."""
     if not condition:
         raise UserError(said)
 
 
 def require_few(names: Sequence[str]) -> None:
+    """Refuse more classes than fit into the uint8 of pixels and voxels."""
     require(len(names) <= _MOST_CLASSES, f"{len(names)} classes: at most {_MOST_CLASSES} of pixels and voxels")
 
 
 def require_parts(one: Any, side: str, names: Sequence[str]) -> None:
-    """See that an output or a target is a dictionary with these parts."""
+    """Refuse an output or a target that is not a dictionary with these parts."""
     lacking = [name for name in names if name not in one] if isinstance(one, Mapping) else names
     require(not lacking, f"the {side} is no dictionary of {', '.join(names)}: without {', '.join(lacking)}")
 
 
 def require_classes(values: np.ndarray, classes: int, what: str, none: Sequence[int] = ()) -> None:
-    """See that values are numbers of classes, or one of ``none``."""
+    """Refuse values that are neither numbers of classes nor one of ``none``."""
     if not values.size:
         return
     require(values.dtype.kind in "iu", f"{what}: {values.dtype}: expected numbers of classes, whole ones")
@@ -51,7 +53,18 @@ def require_classes(values: np.ndarray, classes: int, what: str, none: Sequence[
 def label_pair(
     found: Any, true: Any, axes: Sequence[str], classes: int, none: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Classes that were found beside the true ones, of the same shape, these also one of ``none``."""
+    """Return the classes that were found and the true ones as arrays of the same shape.
+
+    Args:
+        found: integers, a class from 0 for each element.
+        true: integers of that shape, a class or one of ``none``.
+        axes: the names of the axes that both have, for messages.
+        classes: the number of classes.
+        none: values of ``true`` for elements without a label.
+
+    Raises:
+        UserError: they are not such.
+    """
     found, true = host(found), host(true)
     require(
         found.shape == true.shape and found.ndim == len(axes),
@@ -64,7 +77,7 @@ def label_pair(
 
 
 def corners_of(values: Any) -> np.ndarray:
-    """Corners, (n, 4); nothing at all is none."""
+    """Return the corners of boxes, (n, 4); an empty list or a single box is fine."""
     boxes = host(values)
     boxes = boxes.reshape(-1, 4) if boxes.size in (0, 4) else boxes
     require(boxes.ndim == 2 and boxes.shape[1] == 4, f"boxes of shape {boxes.shape}: expected (n, 4)")
@@ -72,7 +85,7 @@ def corners_of(values: Any) -> np.ndarray:
 
 
 def host(values: Any) -> np.ndarray:
-    """A tensor, an array or numbers as an array."""
+    """Return a tensor, an array or numbers as an array."""
     if isinstance(values, paddle.Tensor) and values.dtype == paddle.bfloat16:
         values = values.astype("float32")  # numpy has no such type, and Paddle would give its bits
     return np.asarray(values.numpy() if hasattr(values, "numpy") else values)

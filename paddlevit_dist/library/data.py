@@ -1,4 +1,4 @@
-"""What a recipe reads, for other loops than ours."""
+"""Open what a recipe reads for other loops than ours."""
 
 import os
 import shutil
@@ -16,15 +16,15 @@ from .runs import PathLike, load_config
 
 
 def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "OpenedSamples":
-    """The samples that a recipe reads, with its transform, for anybody's loop: ``samples[index]``, ``len(samples)``;
-    ``samples.dataset[index]`` is what is stored.
+    """Open the samples that a recipe reads, with its transform, for any loop.
 
-    With our ``TrainingSampler`` a ``paddle.io.DataLoader(samples, batch_sampler=..., collate_fn=samples.collate)`` has
-    the batches of a training.
+    ``samples[index]`` is a transformed sample, and ``samples.dataset[index]`` is what is stored. With our
+    ``TrainingSampler``, a ``paddle.io.DataLoader(samples, batch_sampler=..., collate_fn=samples.collate)`` has the
+    batches of a training.
 
     Args:
         config: YAML file, or the name of a recipe.
-        split: of "train" with a training's augmentation, any other as evaluated.
+        split: "train" has a training's augmentation; any other split is read as an evaluation reads it.
         **keys: as those of ``train``, such as ``data_path``.
 
     Raises:
@@ -43,9 +43,10 @@ def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "Opened
 
 
 class OpenedSamples(Samples, paddle.io.Dataset):
-    """The samples of one split, and what their task makes a batch of.
+    """Give the samples of one split, and collate them as their task does.
 
     Args:
+        task: makes batches of the samples.
         samples: as ``task.build_dataset`` returns them.
         seed: of what is random about a sample.
     """
@@ -59,16 +60,19 @@ class OpenedSamples(Samples, paddle.io.Dataset):
         return len(self.samples)
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
+        """Read and transform a sample; the generator decides what is random about it."""
         return self.samples.sample(index, generator)
 
     def describe(self, index: int) -> str:
+        """Say where a sample comes from."""
         return self.samples.describe(index)
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
+        """Draw the indices of an epoch, int (samples,); None: a plain permutation."""
         return self.samples.draw_order(generator)
 
     def collate(self, batch: Any) -> Any:
-        """Samples of a batch as the task's model takes them: arrays by name, and what stays on the host."""
+        """Join samples into the batch that the task's model takes: arrays by name, and what stays on the host."""
         return self.task.collate(batch)
 
 

@@ -1,6 +1,6 @@
-"""Scores that stand alone: anybody's outputs beside the truth, with intervals, over one process or several.
+"""Score anybody's outputs beside the truth, with intervals, over one process or several.
 
-Each is a thin face over what ``evaluate`` counts with, and gives its numbers.
+Each meter is a thin face over what ``evaluate`` counts with, and gives its numbers.
 """
 
 import functools
@@ -25,7 +25,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _named(method: Method) -> Method:
-    """A method of a meter, whose name begins what it refuses."""
+    """Begin what a method of a meter refuses with the meter's name."""
 
     @functools.wraps(method)
     def call(self: "Meter", *arguments: Any, **options: Any) -> Any:
@@ -36,11 +36,11 @@ def _named(method: Method) -> Method:
 
 
 class Scores(NamedTuple):
-    """What a meter has come to.
+    """Hold what a meter has computed.
 
     Attributes:
         values: by name, as an evaluation's.
-        intervals: of these values and of more, such as those of each class; ``low`` and ``high``.
+        intervals: of these values and of more, such as those of each class; each has ``low`` and ``high``.
     """
 
     values: dict[str, float]
@@ -48,16 +48,17 @@ class Scores(NamedTuple):
 
 
 class Meter:
-    """Base class: ``update`` with batches, then ``compute``; both may be repeated. An update that is refused has added
-    nothing.
+    """Count batches with ``update``, then score them with ``compute``; both may be repeated.
+
+    An update that is refused adds nothing.
 
     Args:
         classes: their number, or the name of each.
-        percent: of the intervals, 1 to 99; None: there are none.
+        percent: the level of the intervals, 1 to 99; None computes none.
         options: of the class.
 
     Raises:
-        UserError: of these arguments.
+        UserError: an argument is wrong.
     """
 
     #: values that the metrics have, and outputs alone do not tell
@@ -83,7 +84,7 @@ class Meter:
         raise NotImplementedError
 
     def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
-        """One sample as ``_add`` takes it.
+        """Check one sample, and return it as ``_add`` takes it.
 
         Raises:
             UserError: it is none.
@@ -99,12 +100,14 @@ class Meter:
         """Add the samples of a batch.
 
         Args:
-            outputs, targets: see the class; one for each sample, tensors or arrays. Tensors are waited for.
-            indices: of the samples in their data set, int (batch,); all updates have them, or none. With them intervals
-                do not depend on who had which sample, and one that is counted twice is an error.
+            outputs: one for each sample, tensors or arrays; see the class. Tensors are waited for.
+            targets: likewise.
+            indices: of the samples in their data set, int (batch,). Give them in all updates or in none. With them,
+                intervals do not depend on which process had which sample, and a sample that is counted twice is an
+                error.
 
         Raises:
-            UserError: they are not such; nothing was added.
+            UserError: an argument is wrong; nothing was added.
         """
         numbers = self._numbers(outputs, targets, indices)
         self._count(outputs, targets, numbers)
@@ -112,7 +115,7 @@ class Meter:
         self._indices += [] if indices is None else numbers
 
     def _numbers(self, outputs: Any, targets: Any, indices: Any) -> list[int]:
-        """Of the samples of a batch, once it is one."""
+        """Check that this is a batch, and return the numbers of its samples."""
         for one in (outputs, targets):
             is_batch = hasattr(one, "__len__") and not isinstance(one, (str, Mapping))
             said = f"this is a {type(one).__name__}, not a batch: update takes lists or arrays with one for each sample"
@@ -139,7 +142,7 @@ class Meter:
 
     @_named
     def merge(self: OfMeter, other: OfMeter) -> OfMeter:
-        """Add what another meter of the same settings has counted; returns this one.
+        """Add what another meter of the same settings has counted, and return this one.
 
         Raises:
             UserError: it is of another class, has other classes or options, or is this one.
@@ -155,7 +158,7 @@ class Meter:
 
     @_named
     def compute(self) -> Scores:
-        """The scores of all samples of all processes. Every rank must call this.
+        """Compute the scores of all samples of all processes. Every rank must call this.
 
         Raises:
             UserError: nothing was added, or a sample twice.
@@ -186,9 +189,11 @@ def _require_once(given: np.ndarray, samples: int) -> None:
 
 
 class Accuracy(Meter):
-    """Top-1 and (from six classes up) top-5 in percent, balanced accuracy, and the mean cross-entropy, of logits
-    (batch, classes) beside the true classes, int (batch,) or (batch, 1). Nothing waits for a GPU before ``compute``,
-    and so the numbers of classes that are there are not checked."""
+    """Compute top-1 and (from six classes up) top-5 in percent, balanced accuracy, and the mean cross-entropy.
+
+    Outputs are logits (batch, classes). Targets are the true classes, int (batch,) or (batch, 1). Nothing waits for a
+    GPU before ``compute``, so classes that are on a GPU are not checked.
+    """
 
     def _build(self, names: list[str]) -> Metrics:
         from ..metrics.classification import ClassificationMetrics
@@ -212,8 +217,10 @@ class Accuracy(Meter):
 
 
 class MeanIoU(Meter):
-    """Mean IoU, accuracy and Dice as fractions, the IoU of each class, and of images the boundary IoU; of the class of
-    each pixel, int (height, width) for an image, or of each point, int (points,) for a scene, beside the true ones.
+    """Compute mean IoU, accuracy and Dice as fractions, the IoU of each class, and the boundary IoU of images.
+
+    An output is the class of each pixel of an image, int (height, width), or of each point of a scene, int (points,). A
+    target is the true class of each.
 
     Options: ``of="points"`` for scenes; ``ignored``, the target of what has no label, 255.
     """
@@ -243,12 +250,12 @@ class MeanIoU(Meter):
 
 
 class CocoAP(Meter):
-    """COCO's numbers of boxes and, with the option ``masks=True``, of masks.
+    """Compute COCO's numbers of boxes and, with the option ``masks=True``, of masks.
 
-    An output is a dictionary of "boxes" (n, 4) x0, y0, x1, y1 in pixels, "scores" (n,), "labels" (n,) from 0; a target
-    one of "boxes" and "labels", perhaps with "areas" (n,), else those of the boxes, and "is_crowd" (n,). Masks are
-    COCO's run lengths, "masks" of both, with "size", height and width, of the target. Several processes, and meters
-    that are merged, need ``indices``.
+    An output is a dictionary of "boxes" (n, 4) x0, y0, x1, y1 in pixels, "scores" (n,) and "labels" (n,) from 0. A
+    target is a dictionary of "boxes" and "labels". It may have "areas" (n,), else those of the boxes count, and
+    "is_crowd" (n,). Masks are COCO's run lengths: "masks" of both, and the target's "size", height and width. Several
+    processes, and meters that are merged, need ``indices``.
     """
 
     def _build(self, names: list[str], masks: bool = False) -> Metrics:
@@ -291,11 +298,12 @@ class CocoAP(Meter):
 
 
 class ScanNetAP(Meter):
-    """Average precision of instances of points by ScanNet's rules, and the IoU of their classes, as fractions.
+    """Compute average precision of instances of points by ScanNet's rules, and the IoU of their classes, as fractions.
 
-    An output is a dictionary of "classes", int (points,), and "instances", (class, confidence, its points) each, these
-    as indices or as bool (points,); a target one of "classes", -100 for none, and "instances", int (points,), negative
-    for none. The option ``instance_classes``: the numbers of the classes that have instances; all, if left out.
+    An output is a dictionary of "classes", int (points,), and "instances". An instance is (class, confidence, its
+    points), where the points are indices or bool (points,). A target is a dictionary of "classes", -100 for none, and
+    "instances", int (points,), negative for none. The option ``instance_classes`` lists the numbers of the classes that
+    have instances; all have, if it is left out.
     """
 
     unknown = ("loss",)
@@ -340,9 +348,10 @@ class ScanNetAP(Meter):
 
 
 class RadialError(Meter):
-    """Mean radial error of landmarks in millimetres, its deviation, and the share found within 2, 2.5, 3 and 4 mm; of
-    places in millimetres, float (landmarks, 3) for a volume or (landmarks, 2) for an image, beside the true ones, not a
-    number where one is missing.
+    """Compute the radial error of landmarks: mean and deviation in mm, and the share within 2, 2.5, 3 and 4 mm.
+
+    An output is places in mm, float (landmarks, 3) for a volume or (landmarks, 2) for an image. A target is the true
+    places, not a number where a landmark is missing.
     """
 
     def _build(self, names: list[str]) -> Metrics:
@@ -363,10 +372,12 @@ class RadialError(Meter):
 
 
 class VolumeDice(Meter):
-    """Dice coefficients of volumes as fractions, and surface distances in millimetres; of the class of each voxel, int
-    (depth, height, width) for a volume, beside the true ones, 255 for none. The first class is the background.
+    """Compute Dice coefficients of volumes as fractions, and surface distances in mm.
 
-    Options: ``distances=False``; ``spacing_mm``, of the voxels (depth, height, width).
+    An output is the class of each voxel, int (depth, height, width). A target is the true class of each, 255 for none.
+    The first class is the background.
+
+    Options: ``distances=False`` leaves distances out; ``spacing_mm``, of the voxels (depth, height, width).
     """
 
     def _build(
@@ -389,5 +400,5 @@ class VolumeDice(Meter):
 
 
 def _points(*arrays: np.ndarray) -> list[paddle.Tensor]:
-    """Classes of points, int64, as the metrics of scenes count them; on the host, where they are."""
+    """Return classes of points, int64, on the host, as the metrics of scenes count them."""
     return [paddle.to_tensor(array.astype(np.int64), place=paddle.CPUPlace()) for array in arrays]

@@ -77,10 +77,11 @@ def _is_whole(value: Any, least: int) -> bool:
 
 
 class FeatureMaps(nn.Layer):
-    """A network as the body of another: called for what ``features`` gives; its classifier is gone.
+    """Use a network as the body of another: a call gives what ``features`` gives, and its classifier is gone.
 
     Attributes:
-        feature_channels, feature_strides: of each map; a stride is in pixels of the input.
+        feature_channels: of each map.
+        feature_strides: of each map, in pixels of the input.
 
     Raises:
         UserError: the network has no feature maps.
@@ -98,15 +99,16 @@ class FeatureMaps(nn.Layer):
         self.feature_channels, self.feature_strides = body.feature_channels, body.feature_strides
 
     def forward(self, x: paddle.Tensor) -> list[paddle.Tensor]:
-        """The maps of images (batch, in_channels, height, width)."""
+        """Compute the maps of images (batch, in_channels, height, width), from fine to coarse."""
         return cast(Model, self.body).features(x)
 
 
 def load_trained(source: str, num_classes: int | None = None) -> nn.Layer:
-    """The model of a run's folder, a checkpoint or weights that say how they were trained, in evaluation mode.
+    """Load a trained model in evaluation mode.
 
     Args:
-        num_classes: None: as trained; another begins with a fresh last layer.
+        source: a run's folder, a checkpoint, or weights that say how they were trained.
+        num_classes: None: as trained; another number begins with a fresh last layer.
 
     Raises:
         UserError: there are no such weights.
@@ -150,7 +152,7 @@ def _pretrained(
 
 
 def _settings_of(name: str, source: str | None, model: Any) -> RunSettings:
-    """The configuration of a run with this model of that name, which knows what its weights expect."""
+    """Return the configuration of a run with this model of that name, which knows what its weights expect."""
     words = ["-dataset=folder", f"MODEL.NAME={find_name('model', name)}"]
     words += [f"-pretrained={source}"] if source else []
     sides = getattr(model, "image_size", None)
@@ -162,11 +164,11 @@ def _settings_of(name: str, source: str | None, model: Any) -> RunSettings:
 
 
 def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = False) -> "ImageTransform":
-    """From an image to the model's input, as ``evaluate`` and ``predict`` make it for these weights.
+    """Make the transform from an image to the model's input that ``evaluate`` and ``predict`` use for these weights.
 
     Args:
         model: a classifier of ``create_model`` or of a run; or what ``create_model`` takes where ``pretrained``.
-        training: crops, flips and augmentation of its recipe instead.
+        training: crop, flip and augment as its recipe does instead.
 
     Raises:
         UserError: it is not known what the model expects, or it is no classifier of images.
@@ -185,17 +187,17 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
 
 
 class ImageTransform:
-    """Size, crop, interpolation and normalisation of one model's input: ``transform(image)``.
+    """Resize, crop and normalize an image for one model: ``transform(image)``.
 
-    ``pixels`` alone is what loader processes should do, and ``normalise`` what the device should, on whole batches.
+    ``pixels`` alone is what loader processes should do. ``normalise`` is what the device should do, on whole batches.
 
     Args:
         config: of a classification run.
-        training: as a training would see images.
+        training: transform as a training does.
     """
 
     def __init__(self, config: RunSettings, training: bool = False) -> None:
-        from ..images.classification.samples import AsEvaluated, dataset_of, evaluation_transform
+        from ..images.classification.samples import ClassificationInput, dataset_of, evaluation_transform
         from ..images.classification.task import Classification
         from ..images.data.reading import Reading
 
@@ -207,23 +209,24 @@ class ImageTransform:
         self.mean, self.std = tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
         self._normaliser, self._mode = task.normaliser, dataset.image_mode
         self._reading = Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
-        evaluated = AsEvaluated(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
+        evaluated = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
         trained = task.training_transform(dataset.kind) if training else None
         self._transform = trained or (lambda image, generator: evaluated(image, generator)[0])
 
     def __call__(self, image: Any, generator: np.random.Generator | int | None = None) -> paddle.Tensor:
-        """float32 (channels, height, width) of one image: ``model(transform(image).unsqueeze(0))``.
+        """Transform one image to float32 (channels, height, width): ``model(transform(image).unsqueeze(0))``.
 
         Args:
             image: a path, a PIL image, or uint8 (height, width[, 3]).
             generator: of a training's random numbers, or its seed; None: a new one.
+
         Raises:
             UserError: it cannot be read as an image.
         """
         return self.normalise(paddle.to_tensor(self.pixels(image, generator)[None]))[0]
 
     def pixels(self, image: Any, generator: np.random.Generator | int | None = None) -> np.ndarray:
-        """uint8 (channels, height, width) of one image, without Paddle; the arguments are those of a call."""
+        """Transform one image to uint8 (channels, height, width), without Paddle; the arguments are those of a call."""
         from ..images.data.inputs import GivenImages
         from ..images.data.reading import decode_image, read_file
 
@@ -235,5 +238,5 @@ class ImageTransform:
         return cast(np.ndarray, self._transform(decoded, np.random.default_rng(generator)))
 
     def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
-        """float32 of uint8 (batch, channels, height, width), on the device where these are."""
+        """Normalize uint8 (batch, channels, height, width) to float32, on the device where the images are."""
         return self._normaliser(images)

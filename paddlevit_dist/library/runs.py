@@ -35,8 +35,9 @@ _NOT_OF_CALLS = ("h", "version", "show_config", "eval", "cfg", "ngpus")
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What a training or an evaluation has come to; as a path it is that of its weights: ``evaluate(run)``,
-    ``create_model(run, pretrained=True)``.
+    """Hold what a training or an evaluation has computed.
+
+    As a path it is the path of its weights: ``evaluate(run)``, ``create_model(run, pretrained=True)``.
 
     Attributes:
         folder: its output.
@@ -55,7 +56,7 @@ class TrainedRun:
 
     @cached_property
     def model(self) -> "nn.Layer":
-        """The model with these weights, in evaluation mode on the current device; loaded when it is first asked for."""
+        """Load the model with these weights once, in evaluation mode on the current device."""
         from .models import load_trained
 
         return load_trained(self.weights)
@@ -74,9 +75,11 @@ def train(
 
     Args:
         config: YAML file, or the name of a recipe.
-        epochs (int), data_path, output (paths): as the flags of these names; None: as the command has it without them.
-        devices: GPUs, or processes on the CPU; 1: this process. Workers import what they run from files: classes of a
-            notebook's cells that are registered are not known to them, which a UserError says.
+        epochs: int, as the flag of this name; None: as the command has it without the flag.
+        data_path: a path, likewise.
+        devices: GPUs, or processes on the CPU; 1: this process. Workers import what they run from files. They do not
+            know classes that a notebook's cells register, which a UserError says.
+        output: a path, as the flag of this name.
         **keys: the other flags by their names (``batch_size=8``), and keys: ``**{"TRAIN.BASE_LR": 1e-3}``.
 
     Raises:
@@ -104,6 +107,9 @@ def evaluate(
     Args:
         weights: a run's folder (its best checkpoint, else its last), a checkpoint, a file, an address or a name.
         config: None: the ``config.yaml`` of the run that has made them.
+        data_path: as that of ``train``.
+        devices: as those of ``train``.
+        output: as that of ``train``.
         **keys: as those of ``train``.
 
     Raises:
@@ -117,8 +123,9 @@ def evaluate(
 
 
 def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
-    """The rows that ``paddlevit-dist predict WEIGHTS INPUTS`` writes to ``predictions.jsonl``, in the inputs' order;
-    nothing is written. ``Predictor`` keeps the model for several calls.
+    """Predict as ``paddlevit-dist predict WEIGHTS INPUTS`` does, and return its rows without writing a file.
+
+    Rows are in the inputs' order. ``Predictor`` keeps the model for several calls.
 
     Args:
         weights: as ``Predictor`` takes them.
@@ -139,9 +146,10 @@ def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
 
 
 def load_config(config: PathLike, **keys: Any) -> RunSettings:
-    """The merged and checked configuration of a recipe or YAML file: frozen, ``values.TRAIN.BASE_LR``.
+    """Load, merge and check the configuration of a recipe or YAML file; it is frozen, as in ``values.TRAIN.BASE_LR``.
 
     Args:
+        config: YAML file, or the name of a recipe.
         **keys: as those of ``train``.
 
     Raises:
@@ -151,7 +159,7 @@ def load_config(config: PathLike, **keys: Any) -> RunSettings:
 
 
 def _words(config: PathLike, devices: int, given: Mapping[str, Any]) -> list[str]:
-    """The command line that says the same."""
+    """Write the command line that says the same."""
     words = [f"-cfg={os.fspath(config)}", f"-ngpus={devices}"]
     for name, value in given.items():
         flag = FLAGS.get(name)
@@ -167,7 +175,7 @@ def _words(config: PathLike, devices: int, given: Mapping[str, Any]) -> list[str
 
 
 def _text(value: Any) -> str:
-    """As it is typed."""
+    """Write a value as it is typed."""
     if isinstance(value, (list, tuple)):
         return yaml.safe_dump(list(value), default_flow_style=True, width=10**6).strip()
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
@@ -182,7 +190,7 @@ def _config_of(source: str) -> str:
 
 
 def _run(words: Sequence[str]) -> Path:
-    """Carry out a command line in this process; returns the output folder."""
+    """Carry out a command line in this process, and return the output folder."""
     from ..launch import devices, tuning
 
     plugins.refuse_to_start_in_a_worker()
@@ -203,11 +211,13 @@ def _run(words: Sequence[str]) -> Path:
 
 @contextlib.contextmanager
 def _as_before(training: bool, computes: bool) -> Iterator[None]:
-    """Context of a run whose parameters are named as if they were the first of the process, and that leaves handlers
-    and device as they were.
+    """Carry out a run, and leave handlers and device as they were.
+
+    Parameters are named meanwhile as if they were the first of the process.
 
     Args:
-        computes: this process does; one that only starts workers asks for no device, which would be held.
+        training: the run trains.
+        computes: this process computes. One that only starts workers asks for no device, which would be held.
     """
     import paddle
 
@@ -229,7 +239,7 @@ def _as_before(training: bool, computes: bool) -> Iterator[None]:
 
 
 def _last_evaluation(folder: Path) -> tuple[dict[str, float], dict[str, tuple[float, float]], str]:
-    """Values, intervals, and the weights that were evaluated."""
+    """Return values, intervals, and the weights that were evaluated."""
     from ..logging.record import recorded_events
 
     told = [event for event in recorded_events(folder) if event["kind"] == "evaluation" and "superseded" not in event]

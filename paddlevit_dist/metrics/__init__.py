@@ -1,8 +1,9 @@
-"""Classes of single elements, points or pixels: what they are scored by, wherever they lie; ``losses.py`` beside this
-package is what they are trained with.
+"""Score the classes of single elements, points or pixels, and of whole samples.
 
-- ``counts``: what was taken for what, and how near to boundaries; without Paddle
+``losses.py`` beside this package has what such tasks are trained with.
+
+- ``counts``: counts what was taken for what, and how near to boundaries; without Paddle
 - ``confusion``: the metrics of a task that labels elements
-- ``tables``: what a report tells of them
-- ``classification``, ``classifier``, ``classifier_figures``: the same of samples that have one class each
+- ``tables``: tables of a report about them
+- ``classification``, ``classifier``, ``classifier_figures``: the same for samples that have one class each
 """

@@ -1,5 +1,7 @@
-"""Scores of samples that have one class each, images or shapes, as sums and counts, and rows of the most
-probable classes."""
+"""Score samples that have one class each, images or shapes.
+
+Scores are sums and counts. Rows of predictions hold the most probable classes.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,11 +22,11 @@ _DIGITS = 7  # of a score; float32 has no more
 
 
 class ClassificationMetrics(Metrics):
-    """Counts of correct labels among the best 1 and 5, by class for the best 1, and the summed cross-entropy.
+    """Count correct labels among the best 1 and 5, by class for the best 1, and sum the cross-entropy.
 
     Args:
         num_classes: number of classes; top-5 is reported from six up.
-        class_names: of all classes or of the first; None: they are called by their numbers.
+        class_names: of all classes or of the first; None calls them by their numbers.
     """
 
     lists = ("_rows",)
@@ -43,7 +45,12 @@ class ClassificationMetrics(Metrics):
         }
 
     def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
-        """Add a batch: logits (batch, classes), labels int64 (batch,)."""
+        """Add a batch.
+
+        Args:
+            logits: float (batch, classes).
+            labels: int64 (batch,).
+        """
         logits = logits.astype("float32")
         losses = F.cross_entropy(logits, labels, reduction="none")  # (batch, 1) or (batch,)
         self.state["loss"] = self.state["loss"] + losses.astype("float64").sum()
@@ -67,6 +74,7 @@ class ClassificationMetrics(Metrics):
         self.state["of classes"] = self.state["of classes"] + counted
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
+        """Compute accuracies in percent, their counts and the mean loss from a state summed over all ranks."""
         top1, top5, total = state["correct"].numpy().tolist()
         values = {"top-1": 100.0 * top1 / total, "top-5": 100.0 * top5 / total, "loss": state["loss"].item() / total}
         right, number = state["of classes"].numpy()
@@ -75,16 +83,26 @@ class ClassificationMetrics(Metrics):
         return {name: value for name, value in values.items() if self.has_top5 or not name.startswith("top-5")}
 
     def per_sample(self) -> list[np.ndarray]:
-        """Label and place int32, loss float32, best class int32 (-1 where scores are not finite) and its probability
-        float32, each (samples,): 20 bytes of a sample."""
+        """Return the columns that intervals and tables need, (samples,) each: 20 bytes of a sample.
+
+        They are the label (int32), the place of the true class from 0 (int32), the loss (float32), the best class
+        (int32, -1 where scores are not finite) and its probability (float32).
+        """
         batches = [[column.reshape(-1) for column in read()] for read in self._rows]
         dtypes = (np.int32, np.int32, np.float32, np.int32, np.float32)
         return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Recompute accuracies, recalls and the mean loss for each draw.
+
+        Args:
+            table: the columns of ``per_sample``.
+            weights: float64 (draws, samples).
+        """
         return {**self._classify(table)(weights), **means({"loss": table[2]})(weights)}
 
     def rates(self, table: Sequence[np.ndarray]) -> dict[str, int]:
+        """Count the samples that each share is of."""
         return self._classify(table).rates()
 
     def _classify(self, table: Sequence[np.ndarray]) -> Classified:
@@ -92,13 +110,17 @@ class ClassificationMetrics(Metrics):
         return Classified(table[0], table[1], self.num_classes, self.class_names, top)
 
     def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+        """Name the columns for a file that ``compare`` reads."""
         top = np.array((1, BEST) if self.has_top5 else (1,), np.int32)
         names = ("labels", "places", "losses", "predictions")
         return SampleTable("classes", self.class_names, {**dict(zip(names, table)), "top": top})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """Names of the true and of the best class, whether they are one, probability of the best, place of the true
-        class from 1, and the loss."""
+        """Describe each sample for a table that people read.
+
+        Columns are the names of the true and of the best class, whether they are the same, the probability of the best
+        class, the place of the true class from 1, and the loss.
+        """
         labels, places, losses, best, confidences = table
         is_known = best >= 0
         return {
@@ -111,12 +133,13 @@ class ClassificationMetrics(Metrics):
         }
 
     def summary(self, values: dict[str, float]) -> str:
+        """Format the line that an evaluation ends with."""
         top5 = f" top-5 {values['top-5']:.2f}" if self.has_top5 else ""
         return f"top-1 {values['top-1']:.2f}{self.beside('top-1', 1)}{top5} loss {values['loss']:.4f}"
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Softmax in float64, in which different logits never become equal.
+    """Compute the softmax in float64, in which different logits never become equal.
 
     Args:
         logits: float32 (batch, classes).
@@ -127,12 +150,14 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
 
 
 def best_classes(shares: np.ndarray, class_names: Sequence[str] | None) -> Row:
-    """The most probable classes, at most five, as ``class, score, class_2, score_2, ...``; the first of equal ones
-    comes first, as in an evaluation.
+    """Make a row of the most probable classes, at most five: ``class, score, class_2, score_2, ...``.
+
+    The first of equally probable classes comes first, as in an evaluation.
 
     Args:
         shares: float64 (classes,), probabilities.
-        class_names: None, or too few: a class without one is called by its number.
+        class_names: the names of all classes or of the first. A class without one is called by its number.
+
     Raises:
         BadSample: the probabilities are not finite.
     """

@@ -1,5 +1,7 @@
-"""Common parts of tasks that give each sample, an image or a shape, one class: scores, what their figures need to know
-of each sample (48 bytes), and rows of predictions."""
+"""Share what tasks have in common that give each sample, an image or a shape, one class.
+
+That is scores, records of each sample for the figures (48 bytes), and rows of predictions.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +20,7 @@ RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)
 
 
 class Classifier(Task):
-    """Base class of these tasks: their evaluation and prediction; a batch has "labels", int64 (batch,)."""
+    """Evaluate and predict samples of one class each; a batch has "labels", int64 (batch,)."""
 
     best_metric = ("top-1", True)
     makes_figures = True
@@ -27,30 +29,34 @@ class Classifier(Task):
     class_names: Sequence[str] | None
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """(batch, classes)."""
+        """Compute the logits of a batch: (batch, classes)."""
         raise NotImplementedError
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
     ) -> Records | None:
+        """Add a batch to the metrics, and return its records if the step keeps them."""
         logits = self.logits(model, batch)
         step.metrics.update(logits, batch["labels"])
         return record_later(logits, batch["labels"]) if step.keeps_records else None
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
-        """The probability of each class, float64 (classes,), for each sample."""
+        """Compute the probability of each class, float64 (classes,), for each sample."""
         return list(probabilities(self.logits(model, batch).astype("float32").numpy()))
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
+        """Make the one row of a sample: its best classes."""
         return [best_classes(prediction, self.class_names)]
 
     def set_up_from(self, learned: TrainedMeta) -> None:
+        """Take the number and the names of the classes from what was trained."""
         self.num_classes, self.class_names = learned.num_classes, learned.class_names
 
 
 def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
-    """A function that gives a record, bytes, for each image of a batch. Nothing waits for the device before it is
-    called; what it holds until then is as small as the records.
+    """Make a function that returns a record, bytes, for each sample of a batch.
+
+    Nothing waits for the device before the function is called. What it holds until then is as small as the records.
 
     Args:
         logits: (batch, classes).
@@ -74,6 +80,6 @@ def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
 
 
 def joined(records: Sequence[tuple[int, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """Indices int64 (images,) and records, ``RECORD`` (images,)."""
+    """Join records to arrays: indices int64 (samples,), and records, ``RECORD`` (samples,)."""
     indices = np.array([index for index, _ in records], np.int64)
     return indices, np.frombuffer(b"".join(content for _, content in records), RECORD)

@@ -1,5 +1,7 @@
-"""Figures of a classifier's evaluation, of images or shapes: what it confuses, how sure it is, which ones it gets
-wrong."""
+"""Draw the figures of a classifier's evaluation, of images or shapes.
+
+They show what it confuses, how sure it is, and which samples it gets wrong.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,14 +16,14 @@ _SHOWN = 12  # samples of a gallery
 
 
 class Evaluated:
-    """The model's answers for each sample.
+    """Hold the model's answers for each sample.
 
     Args:
         indices: int64 (samples,), in the dataset.
         rows: ``classifier.RECORD`` (samples,).
         num_classes: outputs of the model.
-        names: of its classes; None: their numbers are shown.
-        samples: what they are called.
+        names: of its classes; None shows their numbers.
+        samples: what samples are called, such as "images".
     """
 
     def __init__(
@@ -47,7 +49,12 @@ class Evaluated:
         self.names = [*map(str, given), *map(str, range(len(given), num_classes))]
 
     def caption(self, place: int, description: str) -> str:
-        """True and predicted classes with their scores, and where the sample comes from; ``place`` in the arrays."""
+        """Describe a sample: its true and predicted class with their scores, and where it comes from.
+
+        Args:
+            place: of the sample in the arrays.
+            description: where the sample comes from.
+        """
         label, best = self.labels[place], self.predicted[place]
         lines = [f"{self.names[label]} ({self.true[place]:.1%})"]
         if best != label:
@@ -56,7 +63,7 @@ class Evaluated:
 
 
 def tables(evaluated: Evaluated) -> list[Figure]:
-    """Confusion, scores of each class, and calibration."""
+    """Make the figures of confusion, of the scores of each class, and of calibration."""
     size = evaluated.num_classes
     counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
     return [
@@ -77,7 +84,7 @@ def _hit_note(counts: np.ndarray, evaluated: Evaluated) -> str:
 
 
 def _pairs(counts: np.ndarray, evaluated: Evaluated) -> list[Figure]:
-    """Which class is most often taken for which other."""
+    """List which class is most often taken for which other."""
     wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_PAIRS]
@@ -112,10 +119,17 @@ def _classes(counts: np.ndarray, evaluated: Evaluated) -> Figure:
 
 
 def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "images") -> list[Figure]:
-    """Whether what is predicted with a confidence of 80 % is right in 80 of 100 cases: a reliability diagram, and the
-    expected calibration error of 15 bins of equal width.
+    """Show whether what is predicted with a confidence of 80 % is right in 80 of 100 cases.
+
+    The figures are a reliability diagram and a histogram of confidences. A note has the expected calibration error of
+    15 bins of equal width.
 
     Source: Guo et al., On Calibration of Modern Neural Networks, 2017, section 2, equations 2, 3 and 5.
+
+    Args:
+        confidence: float (samples,), the probability of the predicted class.
+        is_right: bool (samples,).
+        samples: what samples are called.
     """
     bins = np.clip(np.ceil(confidence * _BINS).astype(np.int64) - 1, 0, _BINS - 1)
     numbers = np.bincount(bins, minlength=_BINS)
@@ -141,11 +155,12 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "im
 def galleries(
     evaluated: Evaluated, drawn: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
 ) -> list[Figure]:
-    """The mistakes of which the model is most sure, and the other samples whose true class it believes in least.
+    """Show the mistakes of which the model is most sure, and samples whose true class it believes in least.
 
     Args:
-        drawn: the image, uint8 (height, width[, 3]), of a sample by its index; None: it can no longer be read.
-        describe: where a sample comes from, by its index.
+        evaluated: the model's answers.
+        drawn: gives the image, uint8 (height, width[, 3]), of a sample by its index; None: it can no longer be read.
+        describe: says where a sample comes from, by its index.
     """
     mistakes = surest_mistakes(evaluated)
     others = np.setdiff1d(np.arange(len(evaluated.labels)), mistakes)
@@ -166,6 +181,6 @@ def galleries(
 
 
 def surest_mistakes(evaluated: Evaluated) -> np.ndarray:
-    """Places of the mistakes of which the model is most sure, int64."""
+    """Find the places of the mistakes of which the model is most sure, int64."""
     wrong = np.flatnonzero(~evaluated.is_right)
     return wrong[np.argsort(-evaluated.confidence[wrong], kind="stable")][:_SHOWN]

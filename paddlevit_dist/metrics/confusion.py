@@ -1,4 +1,4 @@
-"""Metrics of tasks that give each element (point, pixel) a class: all are quotients of counts."""
+"""Score tasks that give each element (point, pixel) a class: all scores are quotients of counts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +15,13 @@ _LONGEST_LIST = 60  # letters of the names of classes
 
 
 class ConfusionMetrics(Metrics):
-    """Counts of (label, prediction) pairs; elements without a label count in nothing. Those of all samples and ranks
-    are summed before anything is divided.
+    """Count pairs of label and prediction; elements without a label do not count.
 
-    mIoU and the mean Dice coefficient are over classes that occur as a label or as a prediction of a labelled element,
-    as mmsegmentation has them; the mean class accuracy is over those that occur as a label. A class that occurs in
-    neither has no value of its own.
+    Counts of all samples and ranks are summed before anything is divided.
+
+    mIoU and the mean Dice coefficient are over classes that occur as a label or as a prediction of a labeled element,
+    as in mmsegmentation. The mean class accuracy is over classes that occur as a label. A class that occurs in neither
+    has no value of its own.
 
     Args:
         class_names: one per class.
@@ -41,37 +42,50 @@ class ConfusionMetrics(Metrics):
         return self.scores(statistics[None])
 
     def scores(self, statistics: np.ndarray, boundaries: np.ndarray | None = None) -> dict[str, float]:
-        """``intervals.confusion_scores`` of one sample, (1, 3, classes) each, without those of absent classes."""
+        """Compute ``intervals.confusion_scores`` of one sample, without those of absent classes.
+
+        Args:
+            statistics: int (1, 3, classes).
+            boundaries: int (1, 3, classes), of the pixels near boundaries; None: there are none.
+        """
         found = confusion_scores(statistics, self.class_names, boundaries=boundaries)(np.ones((1, 1)))
         numbers = {name: float(column[0]) for name, column in found.items()}
         absent = {f"IoU {name}" for name in self.class_names if np.isnan(numbers[f"IoU {name}"])}
         return {name: float(np.nan_to_num(number)) for name, number in numbers.items() if name not in absent}
 
     def per_sample(self) -> list[np.ndarray]:
-        """Of each sample int64 (samples, 3, classes), see ``intervals.confusion_scores``, and ``beside_statistics``."""
+        """Return int64 (samples, 3, classes), see ``intervals.confusion_scores``, and ``beside_statistics``."""
         raise NotImplementedError
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Recompute the scores for each draw.
+
+        Args:
+            table: the arrays of ``per_sample``.
+            weights: float64 (draws, samples).
+        """
         more = {self.beside_statistics: table[1]}
         return dict(confusion_scores(table[0], self.class_names, **more)(weights))
 
     def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+        """Name the arrays for a file that ``compare`` reads; losses that are unknown are not numbers."""
         unknown = {"losses": np.full(len(table[0]), np.nan)}
         arrays = {"statistics": table[0], **unknown, self.beside_statistics: table[1]}
         return SampleTable("confusions", self.class_names, arrays)
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """The number of labelled elements, and the scores of each sample."""
+        """List the number of labeled elements, and the scores of each sample."""
         return {self.elements: table[0][:, 1].sum(axis=1), **super().columns(table)}
 
     def summary(self, values: dict[str, float]) -> str:
+        """Format the line that an evaluation ends with."""
         return (
             f"mIoU {values['mIoU']:.4f}{self.beside('mIoU', 3)} accuracy {values['accuracy']:.4f} "
             f"mean class accuracy {values['mean class accuracy']:.4f}"
         )
 
     def absent(self, values: dict[str, float]) -> str:
-        """For ``summary``: which classes occur nowhere, in brackets after a space; nothing where all occur."""
+        """List for ``summary`` the classes that occur nowhere, in brackets after a space; empty where all occur."""
         names = [name for name in self.class_names if np.isnan(values.get(f"IoU {name}", np.nan))]
         said = f"{len(names)} of {len(self.class_names)} classes neither labelled nor predicted"
         return f" ({said}: {shorten(', '.join(names), _LONGEST_LIST)})" if names else ""

@@ -1,4 +1,4 @@
-"""Which classes elements (points, pixels) have and are taken for, counted on the host. Needs no Paddle."""
+"""Count on the host which classes elements (points, pixels) have and are taken for. Needs no Paddle."""
 
 import numpy as np
 
@@ -6,11 +6,16 @@ _SHARE_OF_DIAGONAL = 0.02  # of an image, how far a boundary reaches into its cl
 
 
 def confusion_of(true: np.ndarray, predicted: np.ndarray, num_classes: int, ignored: int | None = None) -> np.ndarray:
-    """How many labelled elements of each class (rows) are predicted to be of each (columns), int64 (classes, classes).
+    """Count the labeled elements of each class (rows) that are predicted to be of each class (columns).
 
     Args:
         true: integers of any shape, negative or ``ignored`` where there is no label.
         predicted: integers of that shape, below ``num_classes`` where there is a label.
+        num_classes: the number of classes.
+        ignored: the label of an element without one; None: any negative number.
+
+    Returns:
+        int64 (classes, classes).
     """
     known = true >= 0 if ignored is None else true != ignored
     pairs = true[known].astype(np.int64) * num_classes + predicted[known]
@@ -18,27 +23,39 @@ def confusion_of(true: np.ndarray, predicted: np.ndarray, num_classes: int, igno
 
 
 def statistics_of(confusions: np.ndarray) -> np.ndarray:
-    """Of confusions (..., classes, classes) the elements of each class that are right, that are of it, and that are
-    taken for it: (..., 3, classes), as ``intervals.confusion_scores`` takes them."""
+    """Reduce confusions to what ``intervals.confusion_scores`` takes.
+
+    Args:
+        confusions: (..., classes, classes).
+
+    Returns:
+        (..., 3, classes): the elements of each class that are right, that are of it, and that are taken for it.
+    """
     right = np.diagonal(confusions, axis1=-2, axis2=-1)
     return np.stack([right, confusions.sum(axis=-1), confusions.sum(axis=-2)], axis=-2)
 
 
 def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int, known: np.ndarray) -> np.ndarray:
-    """The same, int64 (3, classes), of those pixels of one image alone that are near a boundary of their class: right
-    are those that are near one in truth and prediction. The boundary IoU of a class is right / (true + taken - right),
-    each summed over all images.
+    """Count the pixels of one image that are near a boundary of their class, as ``statistics_of`` does for all pixels.
 
-    Near is what ``near_boundary`` says for 0.02 of the image's diagonal in pixels, rounded, at least 1. Pixels
-    without a label are taken out of both maps before: next to them both have a boundary.
+    Right are pixels that are near a boundary in truth and prediction. The boundary IoU of a class is right / (true +
+    taken - right), each summed over all images.
+
+    Near is what ``near_boundary`` marks for 0.02 of the image's diagonal in pixels, rounded, at least 1. Pixels without
+    a label are taken out of both maps before, so that pixels next to them have a boundary in both.
 
     Source: B. Cheng et al., "Boundary IoU: Improving Object-Centric Image Segmentation Evaluation", CVPR 2021, arXiv
     2103.16562, equation 2, with the dilation of section 5 and the authors' code; there of single objects, here with all
     pixels of a class in place of an object's.
 
     Args:
-        true, predicted: integers (height, width).
+        true: integers (height, width).
+        predicted: integers (height, width).
+        num_classes: the number of classes.
         known: bool (height, width), where there is a label; there ``true`` is a class.
+
+    Returns:
+        int64 (3, classes).
     """
     distance = max(1, round(_SHARE_OF_DIAGONAL * float(np.hypot(*true.shape))))
     maps = [
@@ -55,13 +72,13 @@ Packed = tuple[np.ndarray, np.ndarray, np.ndarray]  # int32: pairs of classes, t
 
 
 def packed(confusion: np.ndarray, boundaries: np.ndarray) -> Packed:
-    """The counts of one image in 8 bytes for each pair of classes that occurs in it, and 12 for each class."""
+    """Pack the counts of one image into 8 bytes for each pair of classes that occurs in it, and 12 for each class."""
     pairs = np.flatnonzero(confusion)
     return pairs.astype(np.int32), confusion.ravel()[pairs].astype(np.int32), boundaries.astype(np.int32)
 
 
 def unpacked(counts: Packed) -> tuple[np.ndarray, np.ndarray]:
-    """Confusion and boundaries, int64, see ``packed``."""
+    """Unpack confusion and boundaries, int64; see ``packed``."""
     pairs, numbers, boundaries = counts
     confusion = np.zeros(boundaries.shape[1:] * 2, np.int64)
     confusion.flat[pairs] = numbers
@@ -69,12 +86,17 @@ def unpacked(counts: Packed) -> tuple[np.ndarray, np.ndarray]:
 
 
 def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
-    """Whether a square of 2 ``distance`` + 1 pixels around each pixel holds another label than its own, or reaches out
-    of the image: bool (height, width). A mask without these is what ``distance`` erosions by 3 x 3 leave of it.
+    """Mark the pixels that have another label, or the image's edge, within a distance.
+
+    A pixel is marked if a square of 2 ``distance`` + 1 pixels around it holds another label than its own, or reaches
+    out of the image. A mask without the marked pixels is what ``distance`` erosions by 3 x 3 leave of it.
 
     Args:
         labels: (height, width), at least one pixel.
-        distance: pixels, at least 1.
+        distance: in pixels, at least 1.
+
+    Returns:
+        bool (height, width).
     """
     height, width = labels.shape
     reach = distance - 1
@@ -100,8 +122,10 @@ def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
 
 
 def _spread(marked: np.ndarray, by: int) -> None:
-    """Mark in place, along the first axis, all that is at most ``by`` rows from what is marked. The time grows with
-    the logarithm of ``by``."""
+    """Mark in place, along the first axis, all rows that are at most ``by`` from a marked one.
+
+    The time grows with the logarithm of ``by``.
+    """
     reach = 0
     while reach < by:
         step = min(2 * reach + 1, by - reach)

@@ -1,4 +1,4 @@
-"""Tables of a report: how well each class and each sample is labelled, and what is taken for what."""
+"""Make a report's tables: how well each class and each sample is labeled, and what is taken for what."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +16,13 @@ _LONGEST_LIST = 300  # letters of the names of classes
 def class_tables(
     confusion: np.ndarray, class_names: Sequence[str], elements: str, boundaries: np.ndarray | None = None
 ) -> tuple[Table, Matrix]:
-    """Scores of the classes, and what is taken for what.
+    """Make the table of the classes' scores, and the matrix of what is taken for what.
 
     Args:
-        confusion: of all samples, see ``confusion_of``.
-        elements: what is labelled, such as "points".
-        boundaries: of all samples, int (3, classes), see ``boundary_statistics``; None: they have none.
+        confusion: int (classes, classes), of all samples; see ``confusion_of``.
+        class_names: the name of each class.
+        elements: what is labeled, such as "points".
+        boundaries: int (3, classes), of all samples; see ``boundary_statistics``. None: there are none.
     """
     rows = []
     occurring = confusion.any(axis=0) | confusion.any(axis=1)
@@ -41,12 +42,14 @@ def class_tables(
 
 
 def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.ndarray, elements: str) -> Table:
-    """Scores of the samples, worst first.
+    """Make the table of the samples' scores, worst first.
 
     Args:
-        sample: what one is, such as "scene".
+        title: of the table.
+        sample: what one sample is, such as "scene".
         names: of the samples.
-        statistics: int (samples, 3, classes), see ``statistics_of``.
+        statistics: int (samples, 3, classes); see ``statistics_of``.
+        elements: what is labeled, such as "points".
     """
     rows = []
     for name, (right, true, found) in zip(names, statistics):
@@ -60,5 +63,5 @@ def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.n
 
 
 def percent(part: Any, whole: Any) -> Any:
-    """With two digits; None where ``whole`` is 0."""
+    """Compute a percentage with two digits; None where ``whole`` is 0."""
     return round(100 * float(part) / float(whole), 2) if whole else None

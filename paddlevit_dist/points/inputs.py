@@ -15,7 +15,7 @@ from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, header_of, re
 from .data.scenes import SceneDataset
 from .prepare.coordinates import remarks_on
 from .prepare.formats import FORMATS, scene_at
-from .prepare.listing import Choices, RawScene
+from .prepare.listing import RawScene, SceneChoices
 from .prepare.scannet import LABELS
 from .prepare.semantic_kitti import BIN, scan_name
 from .prepare.tables import TABLES
@@ -137,7 +137,7 @@ class InputScenes(SceneDataset):
             nothing = np.full(len(scene.xyz), IGNORED, np.int16)
             return scene._replace(semantic=nothing, instance=nothing), []
         reader = FORMATS[kind].reader(
-            Choices(grey=not self.needs_colours, channels=self.wanted, coordinates=self.coordinates), kind
+            SceneChoices(grey=not self.needs_colours, channels=self.wanted, coordinates=self.coordinates), kind
         )
         try:
             scene = reader.read(RawScene(self.names[index], reader.files(path, labelled=False), False))

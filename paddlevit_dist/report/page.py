@@ -18,7 +18,7 @@ from ..logging.record import COMPARED, METRICS, RunRecord
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
 from . import curves
-from .runs import Run, find_measured, flat, interval_of, is_number, read_runs
+from .runs import ReportedRun, find_measured, flat, interval_of, is_number, read_runs
 from .settings import ReportSettings
 
 PAGE = "report.html"
@@ -69,7 +69,7 @@ def write_last_page(config: ReportSettings, folder: Path, began: float) -> None:
         RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
 
 
-def render(runs: Sequence[Run], folder: Path = Path()) -> str:
+def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
     """The whole page, which is to be in this folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # a run without it loses its report alone
     from markupsafe import Markup
@@ -121,7 +121,7 @@ def _folded(summary: str, *parts: Part) -> Part:
 # ---- sections ------------------------------------------------------------------------------------------------
 
 
-def _summary(runs: Sequence[Run]) -> list[Part]:
+def _summary(runs: Sequence[ReportedRun]) -> list[Part]:
     columns = ["score", "state", "time", "model", "data", "device"]  # a phone shows the first ones
     rows: list[list[Any]] = []
     notices: list[str] = []
@@ -138,7 +138,7 @@ def _summary(runs: Sequence[Run]) -> list[Part]:
     return [*_groups(runs), _table("Runs" if len(runs) > 1 else "Run", columns, rows), _lines(notices)]
 
 
-def _groups(runs: Sequence[Run]) -> list[Part]:
+def _groups(runs: Sequence[ReportedRun]) -> list[Part]:
     """Summarise the best scores of each group of seeds."""
     best: dict[tuple[str, str], list[float]] = {}
     for run in runs:
@@ -155,7 +155,7 @@ def _groups(runs: Sequence[Run]) -> list[Part]:
     return [_table("Groups of seeds", columns, rows, note)] if rows else []
 
 
-def _comparisons(runs: Sequence[Run], folder: Path) -> Part:
+def _comparisons(runs: Sequence[ReportedRun], folder: Path) -> Part:
     """Where the runs were compared with others."""
     compared = [run for run in runs if (run.folder / COMPARED).is_file()]
     links = [quote(os.fsencode(os.path.relpath(run.folder / COMPARED, folder))) for run in compared]
@@ -163,12 +163,12 @@ def _comparisons(runs: Sequence[Run], folder: Path) -> Part:
     return {"kind": "comparisons", "links": [*zip(links, names)]}
 
 
-def _name_run(line: Any, run: Run, runs: Sequence[Run]) -> str:
+def _name_run(line: Any, run: ReportedRun, runs: Sequence[ReportedRun]) -> str:
     """A line that says which run it is about, where there are several."""
     return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
 
 
-def _data(runs: Sequence[Run]) -> list[Part]:
+def _data(runs: Sequence[ReportedRun]) -> list[Part]:
     """List what each split holds, and what was found in it: held out, left out, unreadable, identical."""
     rows, notes = [], []
     for run in runs:
@@ -183,7 +183,7 @@ def _data(runs: Sequence[Run]) -> list[Part]:
     return [_table("Splits", ["split", "holds"], rows), _lines(dict.fromkeys(notes))] if rows else []
 
 
-def _state(run: Run) -> str:
+def _state(run: ReportedRun) -> str:
     last = run.metrics.last or {}
     if not run.metrics.training and last.get("kind") != "interruption":
         return "evaluated" if run.metrics.evaluations else "nothing recorded yet"
@@ -213,7 +213,7 @@ def _tell(values: dict[str, Any], without: Sequence[str]) -> str:
     )
 
 
-def _best(run: Run) -> str | None:
+def _best(run: ReportedRun) -> str | None:
     """The best evaluation; where none is known, what the last has found, which is then told."""
     if run.metrics.best is not None and run.metrics.training:
         best = run.metrics.best
@@ -235,14 +235,14 @@ def _ends(found: Mapping[str, Any]) -> str:
     return f" [{low:.4g}, {high:.4g}] ({found['percent']:g} %)"
 
 
-def _duration(run: Run) -> str | None:
+def _duration(run: ReportedRun) -> str | None:
     if run.seconds is None:
         return None
     minutes, seconds = divmod(round(run.seconds), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
 
 
-def _figures(runs: Sequence[Run], made_of: Callable[[Part], str]) -> list[Section]:
+def _figures(runs: Sequence[ReportedRun], made_of: Callable[[Part], str]) -> list[Section]:
     """The figures of each run; of one that is damaged there is a line.
 
     Args:
@@ -294,7 +294,7 @@ def _chart(figure: Part) -> Part:
 _FILLED: dict[str, Callable[[Part], Part]] = {"matrix": _matrix, "chart": _chart}  # what macros need beside the figure
 
 
-def _curves(runs: Sequence[Run]) -> list[Part]:
+def _curves(runs: Sequence[ReportedRun]) -> list[Part]:
     series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
     names: dict[str, None] = {}
     for _, training, evaluation in series:
@@ -337,7 +337,7 @@ def _order(name: str) -> tuple[int, int]:
     return (4, 0) if " " in name and name.split()[0] in ("IoU", "AP", "AP50", "AP25") else (1, 0)
 
 
-def _differences(runs: Sequence[Run]) -> list[Part]:
+def _differences(runs: Sequence[ReportedRun]) -> list[Part]:
     if len(runs) == 1:
         return []
     keys = sorted({key for run in runs for key in run.settings})
@@ -351,7 +351,7 @@ def _differences(runs: Sequence[Run]) -> list[Part]:
     return [_table("Settings that differ", ["key", *(run.name for run in runs)], rows)]
 
 
-def _settings(runs: Sequence[Run]) -> list[Part]:
+def _settings(runs: Sequence[ReportedRun]) -> list[Part]:
     return [
         _folded(
             f"{run.name}: {len(run.settings)} settings",
@@ -362,7 +362,7 @@ def _settings(runs: Sequence[Run]) -> list[Part]:
     ]
 
 
-def _weights(runs: Sequence[Run]) -> list[Part]:
+def _weights(runs: Sequence[ReportedRun]) -> list[Part]:
     parts: list[Part] = []
     for run in runs:
         report = run.load_report
@@ -390,12 +390,12 @@ def _weights(runs: Sequence[Run]) -> list[Part]:
     return parts
 
 
-def _environment(runs: Sequence[Run]) -> list[Part]:
+def _environment(runs: Sequence[ReportedRun]) -> list[Part]:
     facts = {run.name: list(flat(run.facts).items())[:_MOST_NAMES] for run in runs}
     return [_folded(name, _table("run.json", ["fact", "value"], rows)) for name, rows in facts.items() if rows]
 
 
-def _events(runs: Sequence[Run]) -> list[Part]:
+def _events(runs: Sequence[ReportedRun]) -> list[Part]:
     rows = []
     for run in runs:
         for event in [*run.metrics.events, *run.metrics.evaluations]:

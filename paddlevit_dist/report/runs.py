@@ -28,7 +28,7 @@ _HOMES = r"(?:/home|/Users)/[^/\s'\"]+|/root"
 Points = list[tuple[float, float]]  # x, y
 
 
-class Run(NamedTuple):
+class ReportedRun(NamedTuple):
     """Attributes:
     name: what it is called in the report, unlike any other in it.
     settings: values of ``config.yaml`` by full key, as text; those of an evaluation where nothing was trained.
@@ -52,7 +52,7 @@ class Run(NamedTuple):
     data: dict[str, dict[str, Any]]
     unreadable: list[str]
     load_report: dict[str, Any] | None
-    metrics: "Metrics"
+    metrics: "RunMetrics"
     seconds: float | None
     is_running: bool | None
     figures: dict[str, store.Stored]
@@ -60,7 +60,7 @@ class Run(NamedTuple):
     group: str = ""
 
 
-def read_runs(folders: Sequence[Path]) -> list[Run]:
+def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
     """The runs in these folders; of a group of seeds all.
 
     Raises:
@@ -110,14 +110,14 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return [one_line(name) for name in names]
 
 
-def read_run(folder: Path, name: str) -> Run:
+def read_run(folder: Path, name: str) -> ReportedRun:
     """Everything that a folder holds; what cannot be read is told in its notices."""
     notices: list[str] = []
     facts = _optional(folder, ("run.json", "eval_run.json"), read_json, notices)
     facts = facts if isinstance(facts, dict) else {}
     data = _data_of(facts)
     classes = [about["classes"] for about in data.values() if is_number(about.get("classes"))]
-    metrics = Metrics()
+    metrics = RunMetrics()
     for event in _events(folder, notices):
         if classes and max(classes) < _FEWEST_FOR_TOP_5:
             event = {key: value for key, value in event.items() if key not in ("top-5", "top-5 count")}
@@ -135,7 +135,7 @@ def read_run(folder: Path, name: str) -> Run:
         notices.append(_advice(folder))
     relative = _relative_to(facts.get("folder"), settings.get("DATA.DATA_PATH"))
     metrics.evaluations, metrics.events = relative(metrics.evaluations), relative(metrics.events)
-    return Run(
+    return ReportedRun(
         name,
         folder,
         relative(settings),
@@ -244,7 +244,7 @@ def _events(folder: Path, notices: list[str]) -> Iterator[dict[str, Any]]:
         notices.append(one_line(f"{METRICS} cannot be read: {error.strerror}"))
 
 
-class Metrics:
+class RunMetrics:
     """Events sorted into curves and a list of what happened.
 
     Attributes:

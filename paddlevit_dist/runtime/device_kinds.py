@@ -1,8 +1,8 @@
 """The table of devices: what each kind that Paddle knows can do, and what takes its place where it cannot.
 
-Everything else asks here: no other file names a GPU to Paddle (``tools/device_names.py``, of ``make lint``). A row of
-CUDA's GPUs and of the CPU is what was measured; of the others nobody here has a card, so theirs claim least: what
-Paddle answers for the device itself (memory, half precision), and else the way that needs nothing of it.
+Everything else asks here: no other file names a GPU to Paddle. A row of CUDA's GPUs and of the CPU is what was
+measured; of the others nobody here has a card, so theirs claim least: what Paddle answers for the device itself
+(memory, half precision), and else the way that needs nothing of it.
 """
 
 import functools

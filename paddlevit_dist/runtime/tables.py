@@ -18,14 +18,14 @@ NAME_HEADINGS = (
 ).split()
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table, with the number of its line in the file."""
 
     line: int
     cells: list[str]
 
 
-def rows_of(path: str, separator: str) -> Iterator[Row]:
+def rows_of(path: str, separator: str) -> Iterator[TableRow]:
     """The rows of a table that are not empty, one at a time.
 
     Raises:
@@ -35,7 +35,7 @@ def rows_of(path: str, separator: str) -> Iterator[Row]:
         reader = csv.reader(stream, delimiter=separator)
         for cells in reader:
             if any(cells):
-                yield Row(reader.line_num, cells)
+                yield TableRow(reader.line_num, cells)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.files import open_regular
 from ..runtime.printing import shorten, text_of_cell
-from ..runtime.tables import NAME_HEADINGS, Row, rows_of, separator_of
+from ..runtime.tables import NAME_HEADINGS, TableRow, rows_of, separator_of
 from .sample_names import Names
 
 GROUP = "group"  # heading of a column
@@ -112,7 +112,7 @@ def _of_name(pattern: str, name: str) -> str:
 def _read(file: str, column: str | None, names: Sequence[str], source: str) -> tuple[str, str, dict[int, str]]:
     """Read what a group is, the file, and the group of each of the samples that are in it, by its position."""
     rows = _rows(file)
-    first = next(rows, Row(0, []))
+    first = next(rows, TableRow(0, []))
     heading = [cell.strip() for cell in first.cells]
     lowered, finder = [cell.lower() for cell in heading], Names(names, source, "sample")
     own = 0 if _is_coco(file) else next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
@@ -141,10 +141,10 @@ def _read(file: str, column: str | None, names: Sequence[str], source: str) -> t
 
 
 def _headings(file: str) -> list[str]:
-    return [cell.strip() for cell in next(_rows(file), Row(0, [])).cells]
+    return [cell.strip() for cell in next(_rows(file), TableRow(0, [])).cells]
 
 
-def _rows(file: str) -> Iterator[Row]:
+def _rows(file: str) -> Iterator[TableRow]:
     """The rows of a table; of COCO's annotations those of images, with the headings first."""
     if not _is_coco(file):
         yield from rows_of(file, separator_of(file))
@@ -155,11 +155,11 @@ def _rows(file: str) -> Iterator[Row]:
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read as COCO's annotations: {error}") from error
     fields = list(dict.fromkeys(field for image in images for field in image if field != "file_name"))
-    yield Row(0, ["file_name", *fields])
+    yield TableRow(0, ["file_name", *fields])
     for number, image in enumerate(images):
         called = image.get("file_name") or image.get("coco_url") or f"image {image.get('id')}"
         values = map(image.get, fields)
-        yield Row(number, [str(called), *("" if value is None else str(value) for value in values)])
+        yield TableRow(number, [str(called), *("" if value is None else str(value) for value in values)])
 
 
 def _is_coco(file: str) -> bool:

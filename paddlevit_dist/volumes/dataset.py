@@ -13,7 +13,7 @@ from .settings import MAX_VOXELS, VolumeSettings
 from .store import Decoded
 
 
-class Options(NamedTuple):
+class VolumeOptions(NamedTuple):
     """How a dataset of volumes is read; see the keys VOLUMES.* of the same names."""
 
     spacing_mm: Sequence[float] | None = None
@@ -23,7 +23,7 @@ class Options(NamedTuple):
     max_voxels: int = MAX_VOXELS
 
 
-AS_THEY_ARE = Options()
+AS_THEY_ARE = VolumeOptions()
 
 
 class VolumeDataset(Dataset):
@@ -39,14 +39,14 @@ class VolumeDataset(Dataset):
     within: Sequence[str] | None = None
 
     def __init__(
-        self, data_path: str | None, split: str, cache_folder: Path | None, options: Options = AS_THEY_ARE
+        self, data_path: str | None, split: str, cache_folder: Path | None, options: VolumeOptions = AS_THEY_ARE
     ) -> None:
         raise NotImplementedError
 
     @classmethod
     def open(cls, config: VolumeSettings, split: str, cache_folder: Path) -> "VolumeDataset":
         volumes = config.VOLUMES
-        options = Options(*(volumes[name.upper()] for name in Options._fields))
+        options = VolumeOptions(*(volumes[name.upper()] for name in VolumeOptions._fields))
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)
 
     def read(self, index: int) -> tuple[Decoded, np.ndarray]:

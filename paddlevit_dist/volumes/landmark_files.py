@@ -13,7 +13,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_json, read_text
 from .geometry import convert
-from .slicer_files import Row, fcsv_rows, markups_rows
+from .slicer_files import LandmarkRow, fcsv_rows, markups_rows
 
 SUFFIXES = (".csv", ".json", ".fcsv", ".mrk.json")
 _JSON_FORM = '{"name": [x, y, z], "missing_one": null} or a list of {"name": ..., "x": ..., "y": ..., "z": ...}'
@@ -21,7 +21,7 @@ _JSON_FORM = '{"name": [x, y, z], "missing_one": null} or a list of {"name": ...
 Positions = dict[str, np.ndarray | None]  # name -> float64 (3,) in the order x, y, z; None: missing
 
 
-class Listed(NamedTuple):
+class FileLandmarks(NamedTuple):
     """The landmarks of a file.
 
     Attributes:
@@ -72,7 +72,7 @@ def case_of(name: str) -> str:
     return name[: -len(suffix)]
 
 
-def read(file: str) -> Listed:
+def read(file: str) -> FileLandmarks:
     """Read the landmarks of a file.
 
     A landmark without a row, with empty or NaN coordinates, null in JSON, or not placed in Slicer, is missing.
@@ -98,7 +98,7 @@ def read(file: str) -> Listed:
     spaces = {"ras" if row.space == "lps" else row.space for row in rows}
     if len(spaces) > 1:
         raise UserError(f"{file}: some landmarks are in voxels (IJK) and some in millimetres; save all as LPS")
-    return Listed(positions, spaces.pop())
+    return FileLandmarks(positions, spaces.pop())
 
 
 def text_of(file: str) -> str:
@@ -120,7 +120,7 @@ def text_of(file: str) -> str:
     return text
 
 
-def _rows(file: str, text: str) -> list[Row]:
+def _rows(file: str, text: str) -> list[LandmarkRow]:
     lowered = file.lower()
     if lowered.endswith(".fcsv"):
         return fcsv_rows(file, text)
@@ -146,7 +146,7 @@ def _without_repeats(file: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return stored
 
 
-def _csv_rows(file: str, text: str) -> list[Row]:
+def _csv_rows(file: str, text: str) -> list[LandmarkRow]:
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
     columns = [column.strip().lower() for column in reader.fieldnames or []]
     missing = [column for column in ("name", "x", "y", "z") if column not in columns]
@@ -164,17 +164,19 @@ def _csv_rows(file: str, text: str) -> list[Row]:
         where = f"{file}, line {reader.line_num}"
         if any((cell or "").strip() for cell in row.get(None, [])):
             raise UserError(f"{where}: more values than the header has columns; write decimals with a point")
-        rows.append(Row(where, (row["name"] or "").strip(), [row[axis] for axis in ("x", "y", "z")], None))
+        rows.append(LandmarkRow(where, (row["name"] or "").strip(), [row[axis] for axis in ("x", "y", "z")], None))
     return rows
 
 
-def _json_rows(file: str, stored: Any) -> list[Row]:
+def _json_rows(file: str, stored: Any) -> list[LandmarkRow]:
     if isinstance(stored, dict) and isinstance(stored.get("landmarks"), (dict, list)):
         stored = stored["landmarks"]
     if isinstance(stored, dict):
-        return [Row(file, name, [None] * 3 if value is None else value, None) for name, value in stored.items()]
+        return [LandmarkRow(file, name, [None] * 3 if value is None else value, None) for name, value in stored.items()]
     if isinstance(stored, list) and all(isinstance(row, dict) and "name" in row for row in stored):
-        return [Row(file, str(row["name"]), [row.get(axis) for axis in ("x", "y", "z")], None) for row in stored]
+        return [
+            LandmarkRow(file, str(row["name"]), [row.get(axis) for axis in ("x", "y", "z")], None) for row in stored
+        ]
     raise UserError(f"{file}: expected {_JSON_FORM}")
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..tasks.dataset import Dataset, require_split
-from .dataset import AS_THEY_ARE, Options, VolumeDataset
+from .dataset import AS_THEY_ARE, VolumeDataset, VolumeOptions
 from .geometry import Geometry, rotation
 from .store import Decoded, moments
 
@@ -184,7 +184,7 @@ class SyntheticLandmarks(Phantoms, VolumeDataset):
         data_path: str | None,
         split: str,
         cache_folder: Path | None,
-        options: Options = AS_THEY_ARE,
+        options: VolumeOptions = AS_THEY_ARE,
     ) -> None:
         self.split = require_split(split, tuple(SIZES), "synthetic_landmarks")
         self.names = list(NAMES)

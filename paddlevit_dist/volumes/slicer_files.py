@@ -21,7 +21,7 @@ _DEFINED_STATUS = "2"  # in the first of two columns without a name at the end o
 _MISSING_STATUS = ("undefined", "preview", "missing")
 
 
-class Row(NamedTuple):
+class LandmarkRow(NamedTuple):
     """A landmark as read from a file.
 
     Attributes:
@@ -45,7 +45,7 @@ class Point(NamedTuple):
     description: str
 
 
-def fcsv_rows(file: str, text: str) -> list[Row]:
+def fcsv_rows(file: str, text: str) -> list[LandmarkRow]:
     """Rows of an .fcsv file; a point that is not placed has the values None.
 
     Raises:
@@ -66,17 +66,17 @@ def fcsv_rows(file: str, text: str) -> list[Row]:
     return rows
 
 
-def _fcsv_row(where: str, columns: list[str], cells: list[str], space: str) -> Row:
+def _fcsv_row(where: str, columns: list[str], cells: list[str], space: str) -> LandmarkRow:
     absent = [column for column in ("label", "x", "y", "z") if column not in columns[: len(cells)]]
     if absent:
         raise UserError(f"{where}: no {', '.join(absent)}; expected the columns {COLUMNS}")
     values: Any = [cells[columns.index(axis)] for axis in "xyz"]
     if len(cells) == len(columns) + 2 and cells[-2].strip() != _DEFINED_STATUS:
         values = [None] * 3
-    return Row(where, cells[columns.index("label")].strip(), values, space)
+    return LandmarkRow(where, cells[columns.index("label")].strip(), values, space)
 
 
-def markups_rows(file: str, stored: Any) -> list[Row]:
+def markups_rows(file: str, stored: Any) -> list[LandmarkRow]:
     """Rows of a parsed .mrk.json file, of all its point lists; a point that is not placed has the values None.
 
     Raises:
@@ -96,7 +96,7 @@ def markups_rows(file: str, stored: Any) -> list[Row]:
         points = markup.get("controlPoints", [])
         if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
             raise UserError(f"{file}: controlPoints is not a list of points; save it from Slicer again")
-        rows += [Row(file, str(point.get("label", "")).strip(), _place(file, point), space) for point in points]
+        rows += [LandmarkRow(file, str(point.get("label", "")).strip(), _place(file, point), space) for point in points]
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.checked_files import Damaged, checked_file, read_checked, verify, write_array
+from ..data.checked_files import DamagedCacheError, checked_file, read_checked, verify, write_array
 from ..runtime.errors import UserError
 from .geometry import Geometry, canonical, check_voxels, resample, resampled_shape
 from .nonzero import BOX, MASK, VOLUME, box_of, nonzero_mask
@@ -81,7 +81,7 @@ class DecodedStore:
         self._verified.add(stem.name)
         try:
             return json.loads(read_checked(facts)), np.load(array, mmap_mode="r", allow_pickle=False)
-        except (Damaged, OSError, ValueError) as error:  # since this process has looked at it
+        except (DamagedCacheError, OSError, ValueError) as error:  # since this process has looked at it
             raise UserError(f"the decoded copy of {file} in {self.folder} was damaged: start the run again") from error
 
     def _key(self, file: str, *within: str) -> str:
@@ -173,7 +173,7 @@ def _belong_together(facts: Path, array: Path) -> bool:
     """Whether both are intact, and the facts are those of this array."""
     try:
         return bool(json.loads(read_checked(facts))["checksum"] == verify(array))
-    except Damaged:  # a right checksum is that of what this program has written
+    except DamagedCacheError:  # a right checksum is that of what this program has written
         return False
 
 

@@ -8,7 +8,7 @@ from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.distributed import broadcast_object, is_main, rank, reduce_dict, world_size
 from paddlevit_dist.engine.confidence import Confidence, EvaluatedSamples, intervals_of
 from paddlevit_dist.images.detection.detections import Detections
-from paddlevit_dist.images.detection.evaluation.matching import Truth
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
@@ -33,7 +33,7 @@ def add_boxes(metrics: DetectionMetrics, indices: list) -> None:
         generator = np.random.default_rng(index)
         corners = generator.uniform(0, 50, (4, 2))
         boxes = np.concatenate([corners, generator.uniform(20, 60, (4, 2))], axis=1)
-        truth = Truth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
+        truth = BoxGroundTruth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
         moved = np.concatenate([corners, corners + boxes[:, 2:]], axis=1) + generator.normal(0, 3, (4, 4))
         found = Detections(moved.astype(np.float32), generator.random(4).astype(np.float32), np.arange(4) % 2)
         metrics.update(1000 - index, truth, found)

@@ -19,7 +19,7 @@ _IMAGE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names beside it
 _BAR = (190, 215, 245)
 
 
-class ClassWriter(PredictionWriter):
+class ImageClassWriter(PredictionWriter):
     """Draws the most probable classes beside the first images.
 
     Args:

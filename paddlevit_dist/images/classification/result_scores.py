@@ -11,7 +11,7 @@ from ...runtime.errors import UserError
 from ...runtime.printing import shorten
 from ...tasks.sample_names import Names
 from ...tasks.scored import UNKNOWN, Origin, Scored
-from .result_tables import Layout, Row, Truth, layout_of, numbers_of, read_listed_classes
+from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, layout_of, numbers_of, read_listed_classes
 
 _BEST = 5
 _FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
@@ -37,7 +37,7 @@ class Answers(NamedTuple):
     notices: list[str]
 
 
-def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin = UNKNOWN) -> Scored:
+def score(path: str, truth: ClassGroundTruth | str, softmax: bool = False, origin: Origin = UNKNOWN) -> Scored:
     """Read a table of results and compare it with the truth.
 
     Args:
@@ -84,7 +84,7 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
     )
 
 
-def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: Layout) -> Truth:
+def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: ResultTableLayout) -> ClassGroundTruth:
     """The truth of a table: its classes are those of the results where these have a column for each, else all that
     either names."""
     true, notices = set(listed.values()), []
@@ -112,7 +112,9 @@ def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: Layout) -
     if by_number:
         said = f"class {by_number[0]} is the one at this place of {path}, from 0: {classes[label_of[by_number[0]]]}"
         notices.append(f"{file}: {said}")
-    return Truth(list(listed), np.array([label_of[own] for own in listed.values()], np.int64), classes, file, notices)
+    return ClassGroundTruth(
+        list(listed), np.array([label_of[own] for own in listed.values()], np.int64), classes, file, notices
+    )
 
 
 def _require_same_start(path: str, there: set[str], file: str, true: set[str]) -> None:
@@ -135,12 +137,12 @@ def _labels(classes: Sequence[str]) -> dict[str, int]:
 class _Finder:
     """The image of each row."""
 
-    def __init__(self, path: str, layout: Layout, truth: Truth) -> None:
+    def __init__(self, path: str, layout: ResultTableLayout, truth: ClassGroundTruth) -> None:
         self.path, self.layout, self.truth = path, layout, truth
         self._names = Names(truth.names, truth.source)
         self._lines = np.zeros(len(truth.names), np.int64)  # of each image; 0: none so far
 
-    def rows(self) -> Iterator[tuple[int, Row]]:
+    def rows(self) -> Iterator[tuple[int, TableRow]]:
         """Each row, with the position of its image.
 
         Raises:
@@ -153,7 +155,7 @@ class _Finder:
             self._lines[place] = row.line
             yield place, row
 
-    def _error(self, row: Row, place: int | None) -> UserError:
+    def _error(self, row: TableRow, place: int | None) -> UserError:
         where = f"{self.path}, line {row.line}: {shorten(repr(row.cells[self.layout.name]), 80)}"
         if place is not None:
             return UserError(f"{where} is the image of line {self._lines[place]} already; keep one")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
 from ...runtime.printing import shorten
-from ...runtime.tables import NAME_HEADINGS, Row, rows_of, separator_of
+from ...runtime.tables import NAME_HEADINGS, TableRow, rows_of, separator_of
 
 _BEST = (
     "prediction predicted pred predicted_class predicted_label predicted_labels y_pred class label class_name class_id "
@@ -28,7 +28,7 @@ _EXPECTED = (
 )
 
 
-class Layout(NamedTuple):
+class ResultTableLayout(NamedTuple):
     """Where a table has what.
 
     Attributes:
@@ -49,7 +49,7 @@ class Layout(NamedTuple):
     best: list[int]
     has_header: bool
 
-    def rows(self, path: str) -> Iterator[Row]:
+    def rows(self, path: str) -> Iterator[TableRow]:
         """The rows of images.
 
         Raises:
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
 
 def layout_of(
     path: str, classes: Sequence[str] | None, occurring: Set[str] = frozenset(), of_truth: bool = False
-) -> Layout:
+) -> ResultTableLayout:
     """Find out where a table has names and classes.
 
     Args:
@@ -94,18 +94,18 @@ def layout_of(
         if len(best) > 1:
             shown = shorten(", ".join(cells), 80)
             raise UserError(f"{path}, line {first.line}: {shown}: {_EXPECTED}; add a first line with headings")
-        return Layout(separator, width, 0, [] if best else columns, None, best, False)
+        return ResultTableLayout(separator, width, 0, [] if best else columns, None, best, False)
     name = next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
     best = _rank_columns(lowered, name, _TRUE if of_truth else _BEST)
     scores = [] if of_truth or len(best) > 1 else _score_columns(path, cells, name, classes, occurring, bool(best))
     if scores:
         found = [_NUMBERED.fullmatch(lowered[column]) for column in scores]
         called = [one[1] for one in found if one] if all(found) else [cells[column] for column in scores]
-        return Layout(separator, width, name, scores, called, [], True)
+        return ResultTableLayout(separator, width, name, scores, called, [], True)
     if not best:
         expected = "expected one with the true class, called 'class' or 'truth'" if of_truth else _EXPECTED
         raise UserError(f"{path}, line {first.line}: columns {shorten(', '.join(cells), 80)}; {expected}")
-    return Layout(separator, width, name, [], None, best, True)
+    return ResultTableLayout(separator, width, name, [], None, best, True)
 
 
 def _is_header(cells: Sequence[str]) -> bool:
@@ -172,7 +172,7 @@ def _score_columns(
     return plain if classes is None and len(plain) > 1 and not has_best else []
 
 
-def numbers_of(path: str, row: Row, columns: Sequence[int], separator: str) -> list[float]:
+def numbers_of(path: str, row: TableRow, columns: Sequence[int], separator: str) -> list[float]:
     """The scores of a row; a decimal comma counts where columns are separated by something else.
 
     Raises:
@@ -189,7 +189,7 @@ def numbers_of(path: str, row: Row, columns: Sequence[int], separator: str) -> l
     return found
 
 
-class Truth(NamedTuple):
+class ClassGroundTruth(NamedTuple):
     """The classes of the images.
 
     Attributes:

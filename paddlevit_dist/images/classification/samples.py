@@ -76,7 +76,7 @@ def evaluation_transform(data: Data, kind: str) -> EvaluationTransform | GlyphTr
     return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS, data.INTERPOLATION)
 
 
-class AsEvaluated(NamedTuple):
+class ClassificationInput(NamedTuple):
     """An image without a label as an evaluation would see it.
 
     Attributes:

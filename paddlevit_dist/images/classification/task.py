@@ -47,8 +47,8 @@ from .class_balance import class_weights, tell_imbalance, weighted_cross_entropy
 from .distillation import distillation_loss, teacher_of
 from .export import export_parts
 from .figures import report_figures, roll_out
-from .prediction import ClassWriter
-from .samples import AsEvaluated, ImageSamples, dataset_of, evaluation_transform
+from .prediction import ImageClassWriter
+from .samples import ClassificationInput, ImageSamples, dataset_of, evaluation_transform
 from .settings import ClassificationSettings
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
@@ -369,7 +369,7 @@ class Classification(Classifier):
             UserError: paths and images in memory are mixed.
         """
         data, dataset = self.config.DATA, dataset_of(self.config)
-        transform = AsEvaluated(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
+        transform = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
         reading = Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
         samples = image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
         if dataset is ImageDataset:
@@ -377,8 +377,8 @@ class Classification(Classifier):
             samples.notices = [said, *samples.notices]
         return samples
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> "ClassWriter":
-        return ClassWriter(folder, samples, self.class_names)
+    def prediction_writer(self, folder: Path, samples: Samples) -> "ImageClassWriter":
+        return ImageClassWriter(folder, samples, self.class_names)
 
     def export_parts(self) -> ExportParts:
         return export_parts(self.config.DATA, dataset_of(self.config).kind, self.num_classes)

@@ -35,7 +35,7 @@ _LINES = (
 )
 
 
-class Entry(NamedTuple):
+class ListedClass(NamedTuple):
     """A class in a list; its number and its colour in red, green and blue, where the list says them."""
 
     name: str
@@ -84,7 +84,7 @@ def published_classes(section: str, first: int | None, offset: int) -> ClassList
     rows = [row for row in lines if row[0] == section]
     colours = [tuple(map(int, row[3].split())) for row in rows if row[3]]
     numbers = [int(row[1]) + offset if first is None else first + at for at, row in enumerate(rows)]
-    return _as_list([Entry(row[2], numbers[at], *colours[at : at + 1]) for at, row in enumerate(rows)], "")
+    return _as_list([ListedClass(row[2], numbers[at], *colours[at : at + 1]) for at, row in enumerate(rows)], "")
 
 
 def find_class_list(folders: Iterable[str]) -> ClassList | None:
@@ -111,7 +111,7 @@ def read_class_list(file: str) -> ClassList:
     return _as_list(entries, file)
 
 
-def _as_list(entries: Sequence[Entry], file: str) -> ClassList:
+def _as_list(entries: Sequence[ListedClass], file: str) -> ClassList:
     for what, values in zip(("name", "number", "colour"), zip(*entries)):
         given = [value for value in values if value is not None]
         twice = next((value for value in given if given.count(value) > 1), None)
@@ -139,7 +139,7 @@ def _as_list(entries: Sequence[Entry], file: str) -> ClassList:
     )
 
 
-def _of_lines(text: str) -> list[Entry]:
+def _of_lines(text: str) -> list[ListedClass]:
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
     if lines and not re.search(r"\d", lines[0]) and all(re.search(r"\d", line) for line in lines[1:2]):
@@ -154,37 +154,37 @@ def _of_lines(text: str) -> list[Entry]:
     return []
 
 
-def _entry(fields: dict[str, Any]) -> Entry:
+def _entry(fields: dict[str, Any]) -> ListedClass:
     number, colour = fields.get("number"), [fields.get(channel) for channel in "rgb"]
-    return Entry(
+    return ListedClass(
         fields["name"].strip(" \"',;"),
         None if number is None else int(number),
         None if None in colour else tuple(map(int, colour)),  # type: ignore[arg-type]
     )
 
 
-def _of_json(content: Any) -> list[Entry]:
+def _of_json(content: Any) -> list[ListedClass]:
     """Of names; of names with colours; of numbers with names; or of objects with a name, a colour and perhaps an id."""
     if isinstance(content, dict):
         for key in ("classes", "labels", "categories", "id2label"):
             if isinstance(content.get(key), (list, dict)):
                 return _of_json(content[key])
         if all(name.isascii() and name.isdigit() for name in content):
-            return [Entry(str(name), int(number)) for number, name in content.items()]
-        return [Entry(name, *_number_and_colour(value)) for name, value in content.items()]
+            return [ListedClass(str(name), int(number)) for number, name in content.items()]
+        return [ListedClass(name, *_number_and_colour(value)) for name, value in content.items()]
     if not isinstance(content, list):
         raise ValueError("expected a list of names, or an object with names, numbers or colours")
-    return [Entry(one) if isinstance(one, str) else _of_object(one) for one in content]
+    return [ListedClass(one) if isinstance(one, str) else _of_object(one) for one in content]
 
 
-def _of_object(value: Any) -> Entry:
+def _of_object(value: Any) -> ListedClass:
     if not isinstance(value, dict):
         raise ValueError(f"expected the name of a class, or an object with a name, found {value!r}")
     named = (("name", "title", "label"), ("color", "colour", "rgb"), ("id", "value"))
     name, colour, number = (next((value[key] for key in keys if key in value), None) for keys in named)
     if not isinstance(name, str):
         raise ValueError(f"expected a name in {value!r}")
-    return Entry(name, number if type(number) is int else None, _number_and_colour(colour)[1])
+    return ListedClass(name, number if type(number) is int else None, _number_and_colour(colour)[1])
 
 
 def _number_and_colour(value: Any) -> tuple[int | None, tuple[int, int, int] | None]:

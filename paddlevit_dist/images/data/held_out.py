@@ -29,7 +29,7 @@ def of_row(name: str) -> Any:
     return method
 
 
-class Part(ImageDataset):
+class DatasetPart(ImageDataset):
     """A subset of another dataset, whose samples it describes and reads as that does; pickled as that dataset and the
     name of a memory-mapped file."""
 
@@ -83,7 +83,9 @@ class Part(ImageDataset):
         return self._labels
 
 
-def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path, kind: type[Part] = Part) -> Any:
+def hold_out(
+    dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path, kind: type[DatasetPart] = DatasetPart
+) -> Any:
     """The "train" or "val" part of ``dataset``, of this ``kind``, with ``fraction`` of each class held out as "val";
     where nothing is labelled with one class, all are of one.
 
@@ -157,7 +159,7 @@ def open_images(config: "ClassificationSettings", split: str, cache_folder: Path
     return dataset, notes
 
 
-def _list_part(config: "ClassificationSettings", part: Part, fraction: float) -> str:
+def _list_part(config: "ClassificationSettings", part: DatasetPart, fraction: float) -> str:
     data = config.DATA
     file = Path(config.SAVE, VAL_FILES)
     with atomic_file(file) as out:

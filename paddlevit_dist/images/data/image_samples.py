@@ -8,7 +8,7 @@ import numpy as np
 
 from ...tasks.dataset import Samples, dataset_class
 from ..settings import ImageSettings
-from .held_out import Part, hold_out
+from .held_out import DatasetPart, hold_out
 from .image_dataset import ImageDataset
 from .odd_data import count
 from .quarantine import Replacements
@@ -49,7 +49,7 @@ class ImageSamples(Samples):
 
 
 def open_dataset(
-    config: ImageSettings, contract: type[ImageDataset], part: type[Part], split: str, cache_folder: Path
+    config: ImageSettings, contract: type[ImageDataset], part: type[DatasetPart], split: str, cache_folder: Path
 ) -> tuple[Any, list[str]]:
     """The dataset of ``split``, or what DATA.VAL_FRACTION leaves to it of the one for training, and lines about it.
 

@@ -31,7 +31,7 @@ NO_ARCHIVE = -1
 _VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv")
 
 
-class Listed(NamedTuple):
+class ListedImage(NamedTuple):
     """An image that was listed.
 
     Attributes:
@@ -51,7 +51,7 @@ class Listing:
     """Lists what the given paths hold: ``found``, ``archives`` by number, ``unreadable`` and ``notices``."""
 
     def __init__(self) -> None:
-        self.found: list[Listed] = []
+        self.found: list[ListedImage] = []
         self.archives: list[str] = []
         self.unreadable: list[tuple[str, str]] = []
         self.notices: list[str] = []
@@ -71,7 +71,7 @@ class Listing:
         elif is_video(shown):
             self._add_video(shown)
         else:
-            self.found.append(Listed(path, NO_ARCHIVE, status.st_mtime_ns, status.st_size))
+            self.found.append(ListedImage(path, NO_ARCHIVE, status.st_mtime_ns, status.st_size))
 
     def _add_video(self, path: str) -> None:
         """List its frames, each called by its number and its time."""
@@ -83,7 +83,7 @@ class Listing:
         stem, size = os.path.splitext(os.path.basename(path))[0], os.path.getsize(path)
         for frame, time_ms in enumerate(times):
             name = os.fsencode(f"{path}/{stem}_{frame:06d}_{time_ms}ms")
-            self.found.append(Listed(name, len(self.archives), frame, size))
+            self.found.append(ListedImage(name, len(self.archives), frame, size))
         self.archives.append(os.path.abspath(path))
 
     def _add_folder(self, top: bytes) -> None:
@@ -118,7 +118,7 @@ class Listing:
                 if is_hidden_path(member.name):
                     hidden += 1
                 elif suffix_of(os.path.basename(name)) in readable_suffixes():
-                    self.found.append(Listed(name, number, member.offset, member.size))
+                    self.found.append(ListedImage(name, number, member.offset, member.size))
                 else:
                     size = min(member.size, HEAD_BYTES)
                     head = lambda offset=member.offset, size=size: files.read(shown, offset, size).tobytes()  # noqa: E731

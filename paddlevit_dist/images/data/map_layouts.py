@@ -43,7 +43,7 @@ _BESIDE = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt
 _ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
 
 
-class Layout(NamedTuple):
+class LabelMapLayout(NamedTuple):
     """How images and what says their pixels' classes lie in a folder. ``{split}`` stands for the word of a split.
 
     Attributes:
@@ -79,7 +79,7 @@ class Layout(NamedTuple):
     kind: str = MAPS
 
 
-_CITYSCAPES = Layout(
+_CITYSCAPES = LabelMapLayout(
     "cityscapes",
     "Cityscapes' train ids",
     "leftImg8bit/{split}",
@@ -89,7 +89,7 @@ _CITYSCAPES = Layout(
     classes="cityscapes",
     published={"train": 2975, "val": 500},
 )
-_VOC = Layout(
+_VOC = LabelMapLayout(
     "voc_segmentation",
     "Pascal VOC's label maps",
     "JPEGImages",
@@ -99,7 +99,7 @@ _VOC = Layout(
     classes="voc",
     published={"train": 1464, "val": 1449},
 )
-_PANOPTIC = Layout(
+_PANOPTIC = LabelMapLayout(
     "coco_panoptic",
     "COCO's panoptic label maps",
     "{split}",
@@ -108,7 +108,7 @@ _PANOPTIC = Layout(
     published={"train": 118_287, "val": 5000},
     kind=PANOPTIC,
 )
-_STUFF = Layout(
+_STUFF = LabelMapLayout(
     "coco_stuff",
     "COCO-Stuff's label maps",
     "{split}",
@@ -132,14 +132,14 @@ _STUFF_10K = _STUFF._replace(
 _TRAIN_IDS = {"labels": "annotations/{split}", "end": "_labelTrainIds.png", "lists": "", "offset": 0}
 
 
-def _in_images(layout: Layout) -> tuple[Layout, Layout]:
+def _in_images(layout: LabelMapLayout) -> tuple[LabelMapLayout, LabelMapLayout]:
     """Images in folders of splits, and these in the folder "images"."""
     return layout, layout._replace(images="images/{split}")
 
 
 # A row for each way in which a set is found; of several that fit, the first.
 LAYOUTS = (
-    Layout(
+    LabelMapLayout(
         "ade20k",
         "ADE20K's label maps",
         "images/{split}",
@@ -190,18 +190,18 @@ LAYOUTS = (
     *_in_images(_STUFF._replace(**_TRAIN_IDS, first=0)),
     _STUFF_10K._replace(marks=("imageLists/train.txt",)),
 )
-LABELME_LAYOUT = Layout("labelme", "outlines that Labelme has written", kind=LABELME_JSON)
-YOLO_LAYOUT = Layout("yolo_outlines", "outlines in YOLO's form", kind=YOLO_TEXT)
+LABELME_LAYOUT = LabelMapLayout("labelme", "outlines that Labelme has written", kind=LABELME_JSON)
+YOLO_LAYOUT = LabelMapLayout("yolo_outlines", "outlines in YOLO's form", kind=YOLO_TEXT)
 
 
-class Found(NamedTuple):
+class MatchedLayout(NamedTuple):
     """A layout that fits what lies in the folder ``top``."""
 
-    layout: Layout
+    layout: LabelMapLayout
     top: str
 
 
-class Pairs(NamedTuple):
+class LabelMapPairs(NamedTuple):
     """The images of a split and, for each, the file that says its pixels' classes; "" where nothing does."""
 
     images: list[str]
@@ -219,7 +219,7 @@ def find_label_maps(root: str, shown: str) -> list[Guess]:
     return [] if found is None else [Guess(found.layout.dataset, f"{shown} has {found.layout.words}")]
 
 
-def find_layout(root: str, dataset: str | None = None) -> Found | None:
+def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
     """Find what lies in a folder, or one or two folders below it.
 
     Args:
@@ -232,19 +232,19 @@ def find_layout(root: str, dataset: str | None = None) -> Found | None:
         for top in tops:
             is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
             if is_marked and _holds(layout, top):
-                return Found(layout, top)
+                return MatchedLayout(layout, top)
     for layout, look in ((LABELME_LAYOUT, find_labelme), (YOLO_LAYOUT, find_yolo_outlines)):
         if dataset in (None, layout.dataset) and look(root):
-            return Found(layout, root)
+            return MatchedLayout(layout, root)
     own = _own_layouts(root) if dataset in (None, "label_maps") else ()
-    return next((Found(layout, root) for layout in own if _holds(layout, root)), None)
+    return next((MatchedLayout(layout, root) for layout in own if _holds(layout, root)), None)
 
 
-def _own_layouts(root: str) -> Iterator[Layout]:
+def _own_layouts(root: str) -> Iterator[LabelMapLayout]:
     """How people lay out images and label maps of their own, as far as the names of folders fit."""
     for lists in ("{split}.txt", "{split}_list.txt"):  # as PaddleSeg and PaddleX have them
-        yield Layout("label_maps", "lists of images and label maps", lists=lists)
-    own = functools.partial(Layout, "label_maps", "images and label maps")
+        yield LabelMapLayout("label_maps", "lists of images and label maps", lists=lists)
+    own = functools.partial(LabelMapLayout, "label_maps", "images and label maps")
     names = {os.path.basename(path).lower(): os.path.basename(path) for path in first_folders(root)}
     for images in filter(names.get, _IMAGES):
         for labels in filter(names.get, _LABELS):
@@ -263,7 +263,7 @@ def _own_layouts(root: str) -> Iterator[Layout]:
         yield own(folder, folder)
 
 
-def _holds(layout: Layout, top: str) -> bool:
+def _holds(layout: LabelMapLayout, top: str) -> bool:
     """Whether a folder has images and label maps of any split where the layout says."""
     for split in SPLIT_WORDS:
         folders = folders_of(layout, top, split)
@@ -299,7 +299,7 @@ def _is_image(name: str) -> bool:
     return suffix_of(os.fsencode(name)) in readable_suffixes()
 
 
-def folders_of(layout: Layout, top: str, split: str) -> tuple[str, str] | None:
+def folders_of(layout: LabelMapLayout, top: str, split: str) -> tuple[str, str] | None:
     """The folders of a split's images and of its label maps; None: they are not there."""
     for word in _words(layout, split):
         pair = [os.path.join(top, place.format(split=word)).rstrip("/") for place in (layout.images, layout.labels)]
@@ -308,17 +308,17 @@ def folders_of(layout: Layout, top: str, split: str) -> tuple[str, str] | None:
     return None
 
 
-def _words(layout: Layout, split: str) -> list[str]:
+def _words(layout: LabelMapLayout, split: str) -> list[str]:
     words = layout.split_words.get(split, SPLIT_WORDS.get(split, (split,)))
     return [f"{written}{year}" for word in words for year in _YEARS for written in (word, word.capitalize())]
 
 
-def _list_files(layout: Layout, top: str, split: str) -> list[str]:
+def _list_files(layout: LabelMapLayout, top: str, split: str) -> list[str]:
     files = (os.path.join(top, layout.lists.format(split=word)) for word in _words(layout, split))
     return [file for file in files if os.path.isfile(file)]
 
 
-def pairs_of(found: Found, split: str) -> Pairs:
+def pairs_of(found: MatchedLayout, split: str) -> LabelMapPairs:
     """The images of a split and their label maps, sorted.
 
     Raises:
@@ -341,7 +341,7 @@ def pairs_of(found: Found, split: str) -> Pairs:
         )
         if missing is not None or not rows:
             raise UserError(f"{files[0]} names {missing or 'no images, each with its label map, on all lines'}")
-        return Pairs(*map(list, zip(*rows)), [])
+        return LabelMapPairs(*map(list, zip(*rows)), [])
     images, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
     images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
     end = "" if layout.end else _end_of_own(images, labels, folders[0] == folders[1])
@@ -356,7 +356,9 @@ def pairs_of(found: Found, split: str) -> Pairs:
     if len(stems) != expected:
         notices.append(f"{split}: {len(stems):,} images; {layout.dataset} as published has {expected:,}")
     found_names = zip(folders, (images, labels))
-    return Pairs(*([os.path.join(folder, names[stem]) for stem in stems] for folder, names in found_names), notices)
+    return LabelMapPairs(
+        *([os.path.join(folder, names[stem]) for stem in stems] for folder, names in found_names), notices
+    )
 
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
@@ -369,7 +371,7 @@ def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
     return [(os.path.join(top, row[0].strip()), os.path.join(top, row[1].strip())) for row in rows]
 
 
-def _has_split(found: Found, split: str) -> bool:
+def _has_split(found: MatchedLayout, split: str) -> bool:
     layout, top = found
     return folders_of(layout, top, split) is not None and (not layout.lists or bool(_list_files(layout, top, split)))
 

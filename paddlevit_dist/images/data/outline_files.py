@@ -32,7 +32,7 @@ _MOST_CORNERS = 1 << 16  # of a circle
 _NOT_AREAS = ("line", "linestrip", "point", "points")
 
 
-class Shape(NamedTuple):
+class ObjectOutline(NamedTuple):
     """The pixels of one object: inside of outlines, or of a mask.
 
     Attributes:
@@ -50,7 +50,7 @@ class Drawing(NamedTuple):
     """A file's words on one image: its shapes in the order in which they are drawn, and its height and width, if
     the file says them."""
 
-    shapes: list[Shape]
+    shapes: list[ObjectOutline]
     size: tuple[int, int] | None
 
 
@@ -150,7 +150,7 @@ def _of_labelme(content: Labelme, file: str) -> Drawing:
             corners = _circle(corners[0], math.dist(*corners.tolist()))
         elif kind == "mask" and shape.mask:
             mask = read_label_pixels(base64.b64decode(shape.mask), file).values > 0
-        shapes.append(Shape(shape.label, corners, mask))
+        shapes.append(ObjectOutline(shape.label, corners, mask))
     has_size = content.image_height and content.image_width
     return Drawing(shapes, (content.image_height or 0, content.image_width or 0) if has_size else None)
 
@@ -160,7 +160,7 @@ def _circle(middle: np.ndarray, radius: float) -> np.ndarray:
     return middle + radius * np.stack([np.cos(turns), np.sin(turns)], axis=1)
 
 
-def _of_yolo(content: bytes, height: int, width: int) -> list[Shape]:
+def _of_yolo(content: bytes, height: int, width: int) -> list[ObjectOutline]:
     shapes = []
     for number, line in enumerate(content.splitlines(), 1):
         words = line.split()
@@ -174,7 +174,7 @@ def _of_yolo(content: bytes, height: int, width: int) -> list[Shape]:
                 raise ValueError(f"line {number} does not begin with the number of a class")
             if not (np.abs(corners) < 2).all():
                 raise ValueError(f"line {number}: expected shares of the image from 0 to 1, not pixels")
-            shapes.append(Shape(str(int(float(words[0]))), corners * (width, height)))
+            shapes.append(ObjectOutline(str(int(float(words[0]))), corners * (width, height)))
     return sorted(shapes, key=lambda shape: -_area(shape.corners))
 
 

@@ -52,7 +52,7 @@ class Undecoded:
 class UndecodedJpeg(Undecoded):
     """A JPEG file in memory."""
 
-    def __init__(self, dataset: Any, encoded: bytes, path: str, layout: "Layout") -> None:
+    def __init__(self, dataset: Any, encoded: bytes, path: str, layout: "JpegLayout") -> None:
         self.size = layout.width, layout.height
         self._encoded, self._layout, self._path = encoded, layout, path
         self._mode, self._reading = dataset.image_mode, dataset.reading
@@ -116,7 +116,7 @@ class PartReader:
         return UndecodedJpeg(dataset, encoded, path, layout), label
 
 
-class Layout(NamedTuple):
+class JpegLayout(NamedTuple):
     """Where things are in a JPEG file of one or three components.
 
     Attributes:
@@ -130,7 +130,7 @@ class Layout(NamedTuple):
     block_height: int
 
 
-def part_of_jpeg(encoded: bytes, layout: Layout, box: Box) -> bytes:
+def part_of_jpeg(encoded: bytes, layout: JpegLayout, box: Box) -> bytes:
     """The same file with only the rows up to the end of ``box`` announced: a decoder skips the rest."""
     rows = -(-(box[3] + _MARGIN_PX) // layout.block_height) * layout.block_height
     if rows >= layout.height:
@@ -139,7 +139,7 @@ def part_of_jpeg(encoded: bytes, layout: Layout, box: Box) -> bytes:
     return b"".join((encoded[:at], rows.to_bytes(2, "big"), encoded[at + 2 :]))
 
 
-def read_layout(encoded: bytes) -> Layout | None:
+def read_layout(encoded: bytes) -> JpegLayout | None:
     """Where things are; None if the whole file must be decoded: it is progressive, incomplete or unusual."""
     if encoded[-2:] != _END or encoded[:2] != b"\xff\xd8":
         return None
@@ -162,11 +162,11 @@ def read_layout(encoded: bytes) -> Layout | None:
     return None
 
 
-def _layout(size_at: int, frame: bytes) -> Layout | None:
+def _layout(size_at: int, frame: bytes) -> JpegLayout | None:
     height, width = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big")
     across, down = (max(factor >> bits & 15 for factor in frame[7::3]) for bits in (4, 0))
     if frame[5] == 1:  # the blocks of a single component are not interleaved
         across = down = 1
     if not (height and width and across and down):
         return None
-    return Layout(size_at, width, height, 8 * down)
+    return JpegLayout(size_at, width, height, 8 * down)

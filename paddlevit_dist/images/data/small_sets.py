@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...data.checked_files import Damaged, map_verified, write_array
+from ...data.checked_files import DamagedCacheError, map_verified, write_array
 from ...runtime.errors import UserError
 from ...runtime.files import map_array, open_regular
 from ...tasks.dataset import require_split
@@ -128,7 +128,7 @@ class ConvertedSet(SmallSet):
         self.file = str(file)
         try:
             map_verified(file)
-        except Damaged:
+        except DamagedCacheError:
             write_array(file, self._convert())
 
     def _load(self) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...data.checked_files import Damaged, map_verified, write_array
+from ...data.checked_files import DamagedCacheError, map_verified, write_array
 from ...data.path_index import Batch, PathIndex, ensure_path_index
 from ...runtime.errors import UserError
 from ...runtime.files import map_array, read_regular, require_regular
@@ -140,7 +140,7 @@ def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, s
     index = ensure_path_index(cache_folder, f"tar-{split}", key, build, lambda: classes)
     try:
         fits = map_verified(locations_file).shape == (len(index), 2)
-    except Damaged:
+    except DamagedCacheError:
         fits = False
     if not fits:  # lost or corrupt: both are rebuilt together
         os.unlink(index.file)

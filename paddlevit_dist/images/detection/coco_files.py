@@ -32,7 +32,7 @@ Id = int | str
 Place = str | os.PathLike[str]
 
 
-class Element(NamedTuple):
+class JsonElement(NamedTuple):
     """An element of a list in a JSON file.
 
     Attributes:
@@ -47,7 +47,7 @@ class Element(NamedTuple):
     end: int
 
 
-def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[Element]]:
+def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[JsonElement]]:
     """The elements of lists in the outermost object of a file, or of the outermost list, which is called "". Only the
     element at hand is in memory as Python objects: COCO's annotations are 450 MB of text, which would take 3 GB.
 
@@ -73,7 +73,9 @@ def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[Elemen
     }
 
 
-def _elements(name: str, member: Any, first_byte: int, decode: Callable[[Any], Any], label: str) -> Iterator[Element]:
+def _elements(
+    name: str, member: Any, first_byte: int, decode: Callable[[Any], Any], label: str
+) -> Iterator[JsonElement]:
     if name and bytes(memoryview(member)[:1]) != b"[":
         raise ValueError(f"{name}: expected a list of objects")
     parts = _LIST.decode(member)
@@ -83,7 +85,7 @@ def _elements(name: str, member: Any, first_byte: int, decode: Callable[[Any], A
         except ValueError as error:
             raise ValueError(f"{name}[{number}]: {error}") from None
         start = _address(part) - first_byte
-        yield Element(number, value, start, start + memoryview(part).nbytes)
+        yield JsonElement(number, value, start, start + memoryview(part).nbytes)
 
 
 def _address(content: Any) -> int:
@@ -199,7 +201,7 @@ class CocoFile:
         known = f" (id {short(entry.id)})" if entry.id is not None and name != "id" else ""
         return UserError(f"{self.file}: {entry.of}[{number}]{known}{shown}: {expected}")
 
-    def _read(self, lists: Mapping[str, Iterator[Element]]) -> None:
+    def _read(self, lists: Mapping[str, Iterator[JsonElement]]) -> None:
         for name, add, found in (
             ("categories", self._add_category, self.categories),
             ("images", self._add_image, self.images),
@@ -225,7 +227,7 @@ class CocoFile:
         self.odd.note_all("id", text, values[repeats > 1])
         self.odd.note_all("object", "with id 0: counted here, by COCO's tools as not found", numbers[numbers == 0])
 
-    def _add_category(self, element: Element) -> None:
+    def _add_category(self, element: JsonElement) -> None:
         number, entry, *_ = element
         own = entry.id = self._id(number, entry, "id")
         if type(entry.name) in (int, float):
@@ -241,7 +243,7 @@ class CocoFile:
             self.odd.note("category", f"with the name of another one ('{entry.name}')", own)
         self.categories[own] = entry
 
-    def _add_image(self, element: Element) -> None:
+    def _add_image(self, element: JsonElement) -> None:
         number, entry, *_ = element
         own = entry.id = self._id(number, entry, "id")
         if own in self.positions:
@@ -255,7 +257,7 @@ class CocoFile:
         self.positions[own] = len(self.images)
         self.images.append(entry)
 
-    def _add_annotation(self, element: Element) -> None:
+    def _add_annotation(self, element: JsonElement) -> None:
         number, entry, start, end = element
         own = as_id(entry.id, False)
         if not isinstance(own, int):

@@ -18,7 +18,7 @@ from .evaluation.accumulation import (
     MatchTable,
     accumulate,
 )
-from .evaluation.images import Quality, quality
+from .evaluation.images import ImageQuality, quality
 
 _SHOWN = 12  # images of the gallery
 _MOST_CURVES = 8
@@ -109,7 +109,7 @@ def detection_figures(
 def _hardest(
     samples: Any,
     chosen: Sequence[tuple[int, int]],
-    went: Quality,
+    went: ImageQuality,
     names: Sequence[str],
     least_score: float,
     predict: Callable[[int], Detections],
@@ -198,8 +198,8 @@ def pairs(truth: Any, detections: Detections, num_classes: int, least_score: flo
     enough those with the largest IoU belong together, then those with the next, and so on.
 
     Args:
-        truth: as ``matching.Truth``. Crowds count as neither missed nor found; detections that lie in one, and belong
-            to nothing else, are left out.
+        truth: as ``matching.BoxGroundTruth``. Crowds count as neither missed nor found; detections that lie in one, and
+            belong to nothing else, are left out.
         least_score: detections with a lower score are left out.
 
     Returns:

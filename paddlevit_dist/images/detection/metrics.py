@@ -60,7 +60,7 @@ class DetectionMetrics(Metrics):
 
         Args:
             image_id: different for each image of the split.
-            truth: what is annotated, as ``Truth``; with ``masks`` where these are compared.
+            truth: what is annotated, as ``BoxGroundTruth``; with ``masks`` where these are compared.
             size: height and width of the image; only masks need it.
         """
         given = len(detections.scores)

@@ -17,7 +17,7 @@ from ..data.formats import stems
 from ..data.inputs import IMAGES, AnnotatedImages
 from .data.indexed_images import numbers_of
 from .data.samples import DetectionSample
-from .data.transforms import EvaluationTransform, whole_view
+from .data.transforms import DetectionEvaluationTransform, whole_view
 from .detections import BOXES, MASKS, Detections, as_written
 from .drawing import draw_boxes
 
@@ -27,10 +27,10 @@ _COLUMNS = ("category", "score", "x", "y", "width", "height")
 _FILES = {BOXES: "results.json", MASKS: "results_masks.json"}
 
 
-class AsEvaluated(NamedTuple):
+class DetectionInput(NamedTuple):
     """An image without annotations as an evaluation would see it."""
 
-    transform: EvaluationTransform
+    transform: DetectionEvaluationTransform
 
     def __call__(self, stored: Image.Image, generator: np.random.Generator) -> DetectionSample:
         nothing = np.zeros(0, np.int64)

@@ -196,9 +196,9 @@ class Detection(BackboneTask):
     def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Images as an evaluation has them, with all that is annotated; crowds are grey."""
         from .drawing import in_cell
-        from .prediction import AsEvaluated
+        from .prediction import DetectionInput
 
-        transform = AsEvaluated(evaluation_transform(self.config))
+        transform = DetectionInput(evaluation_transform(self.config))
         drawn = []
         for index in indices:
             stored, annotations = samples.dataset.read(index)
@@ -379,9 +379,9 @@ class Detection(BackboneTask):
         self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        from .prediction import AsEvaluated
+        from .prediction import DetectionInput
 
-        return self.new_images(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config)))
+        return self.new_images(inputs, cache_folder, DetectionInput(evaluation_transform(self.config)))
 
     def prediction_rows(self, prediction: Detections) -> list[Row]:
         from .prediction import rows_of

@@ -178,7 +178,7 @@ FASTER_RCNN: Variants = {
 }
 
 
-class Rules(NamedTuple):
+class MaskRcnnRules(NamedTuple):
     """The defaults are those of torchvision's maskrcnn_resnet50_fpn, version 1.
 
     Attributes:

@@ -8,14 +8,14 @@ import numpy as np
 import paddle
 
 from ...tasks.sample_checks import BadSample
-from ..data.held_out import Part, of_row
+from ..data.held_out import DatasetPart, of_row
 from ..data.image_samples import ImageSamples
 from .data.segmentation_dataset import SegmentationDataset
 
 HOST = "__host__"  # key of a batch: what a step knows without asking the device
 
 
-class LabelMapsPart(Part, SegmentationDataset):  # type: ignore[misc] # what both have is the first one's
+class LabelMapsPart(DatasetPart, SegmentationDataset):  # type: ignore[misc] # what both have is the first one's
     """Images of another dataset: those held out for validation, or the others."""
 
     dataset: Any

@@ -36,7 +36,7 @@ from .metrics import SegmentationMetrics, segmentation_figures
 from .protocols import Protocol, class_map, upsample
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, images_of
 from .settings import SegmentationSettings
-from .transforms import EvaluationTransform, Size, evaluation_transform, training_transform
+from .transforms import SegmentationEvaluationTransform, Size, evaluation_transform, training_transform
 
 MASKS, CLASSES = "masks", "classes.txt"  # folder, and file beside it
 _OF_PIXELS, _OF_CLASSES = ("loss", "auxiliary"), ("dice", "lovasz")  # what terms are divided by
@@ -283,7 +283,7 @@ class ImageSegmentation(BackboneTask):
         super().name_classes(number, learned)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        return self.new_images(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config.DATA)))
+        return self.new_images(inputs, cache_folder, SegmentationInput(evaluation_transform(self.config.DATA)))
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
         """The share of each class in the pixels of an image.
@@ -319,10 +319,10 @@ class ImageSegmentation(BackboneTask):
         return OfOneSize(function, self.crop)
 
 
-class AsEvaluated(NamedTuple):
+class SegmentationInput(NamedTuple):
     """An image without labels as an evaluation would see it."""
 
-    transform: EvaluationTransform
+    transform: SegmentationEvaluationTransform
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> SegmentationSample:
         return SegmentationSample(self.transform(image), _NO_LABELS, -1, (image.height, image.width))

@@ -22,7 +22,7 @@ _CROPS = 10  # drawn in search of one with several classes
 
 
 @dataclass(frozen=True)
-class EvaluationTransform:
+class SegmentationEvaluationTransform:
     """Resize so that the shorter side is ``shortest``, or less where the longer one would pass ``longest``; None: as
     stored. Then enlarge both sides to multiples of ``divisor``, in a second step, as SegFormer's authors do
     (``AlignedResize``)."""
@@ -46,12 +46,12 @@ class EvaluationTransform:
 
 
 @dataclass(frozen=True)
-class TrainingTransform:
+class SegmentationTrainingTransform:
     """A user's own transforms, then resize, crop, mirror, change colours, fill up.
 
     Attributes:
         own: names of ``register_transform``.
-        shortest, longest: the size of scale 1, as in ``EvaluationTransform``.
+        shortest, longest: the size of scale 1, as in ``SegmentationEvaluationTransform``.
         scales: smallest and largest scale.
         how: as in ``resized``.
         crop: height and width of the result.
@@ -120,7 +120,7 @@ def _take(labels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarr
     return labels.take(rows, axis=0).take(columns, axis=1)
 
 
-def training_transform(data: Data) -> TrainingTransform:
+def training_transform(data: Data) -> SegmentationTrainingTransform:
     """Make what the keys below DATA describe.
 
     Raises:
@@ -128,7 +128,7 @@ def training_transform(data: Data) -> TrainingTransform:
     """
     for name in data.TRANSFORMS:
         resolve("transform", name)
-    return TrainingTransform(
+    return SegmentationTrainingTransform(
         own=tuple(data.TRANSFORMS),
         shortest=data.BASE_SHORTEST_SIDE,
         longest=data.BASE_LONGEST_SIDE,
@@ -142,9 +142,11 @@ def training_transform(data: Data) -> TrainingTransform:
     )
 
 
-def evaluation_transform(data: Data) -> EvaluationTransform:
+def evaluation_transform(data: Data) -> SegmentationEvaluationTransform:
     """Make what the keys below DATA describe."""
-    return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_DIVISOR, data.RESIZE)
+    return SegmentationEvaluationTransform(
+        data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_DIVISOR, data.RESIZE
+    )
 
 
 def with_own(

@@ -52,7 +52,7 @@ RAND_AUGMENT_SETS: dict[str, dict[str, float]] = {
 }
 
 
-class Step(NamedTuple):
+class PolicyStep(NamedTuple):
     """An operation of an AutoAugment policy, done with ``probability``."""
 
     name: str
@@ -60,7 +60,7 @@ class Step(NamedTuple):
     magnitude: float
 
 
-Policy = tuple[tuple[Step, ...], ...]  # one row is chosen for an image, its steps are done in order
+Policy = tuple[tuple[PolicyStep, ...], ...]  # one row is chosen for an image, its steps are done in order
 
 # E. Cubuk et al., "AutoAugment", arXiv 1805.09501, table 9 (ImageNet).
 _ORIGINAL = """
@@ -132,7 +132,7 @@ def _read(table: str, posterize: str = "Posterize") -> Policy:
     """The rows of ``table``; ``posterize`` is the scale meant by "Posterize", on which implementations differ."""
     rows = [[step.split() for step in line.split(", ")] for line in table.strip().splitlines()]
     return tuple(
-        tuple(Step(posterize if name == "Posterize" else name, float(p), float(m)) for name, p, m in row)
+        tuple(PolicyStep(posterize if name == "Posterize" else name, float(p), float(m)) for name, p, m in row)
         for row in rows
     )
 

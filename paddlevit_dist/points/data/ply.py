@@ -47,16 +47,16 @@ _WINDOWS_INF = re.compile(rb"1\.#INF\d*", re.IGNORECASE)
 _KEPT_DIGITS = 1e-6  # text numbers that float32 would change by more are kept as float64
 
 
-class Damaged(Exception):
+class DamagedPlyError(Exception):
     """The file is not a PLY file, or is truncated; the message says where."""
 
 
 @contextmanager
 def told_if_damaged(path: str | Path, kind: str) -> Iterator[None]:
-    """``Damaged`` becomes a UserError with the file and its kind."""
+    """``DamagedPlyError`` becomes a UserError with the file and its kind."""
     try:
         yield
-    except Damaged as error:
+    except DamagedPlyError as error:
         raise UserError(f"{path} is not a complete {kind} file: {error}; copy or export it again") from error
 
 
@@ -68,7 +68,7 @@ class Property(NamedTuple):
     count_type: str | None
 
 
-class Element(NamedTuple):
+class PlyElement(NamedTuple):
     """A kind of record: how many there are and what each contains."""
 
     name: str
@@ -141,21 +141,21 @@ def write_coloured_ply(
     write_points(path, {**columns, **{name: values.astype(np.int16) for name, values in named.items()}})
 
 
-def _read_header(content: bytes) -> tuple[str, list[Element], int]:
+def _read_header(content: bytes) -> tuple[str, list[PlyElement], int]:
     """Byte order ("" for ASCII), the elements, and where the first one begins."""
     if content[:3] != b"ply":
-        raise Damaged("its first line is not 'ply'")
+        raise DamagedPlyError("its first line is not 'ply'")
     order: str | None = None
-    elements: list[Element] = []
+    elements: list[PlyElement] = []
     stream = io.BytesIO(content[:_LONGEST_HEADER])
     for line in iter(stream.readline, b""):
         words = line.decode("latin1").split()
         if words == ["end_header"]:
             if order is None:
-                raise Damaged("its header names no format")
+                raise DamagedPlyError("its header names no format")
             empty = [element.name for element in elements if element.count and not element.properties]
             if empty:
-                raise Damaged(f"its element '{empty[0]}' has no properties")
+                raise DamagedPlyError(f"its element '{empty[0]}' has no properties")
             return order, elements, stream.tell()
         if not words or words[0] in ("ply", "comment", "obj_info"):
             continue
@@ -163,16 +163,16 @@ def _read_header(content: bytes) -> tuple[str, list[Element], int]:
             if words[0] == "format":
                 order = _BYTE_ORDERS[words[1]]
             elif words[0] == "element":
-                elements.append(Element(words[1], int(words[2]), []))
+                elements.append(PlyElement(words[1], int(words[2]), []))
             elif words[0] == "property":
                 elements[-1].properties.append(_property(words[1:]))
             else:
-                raise Damaged(f"its header has the line '{' '.join(words)[:80]}'")
+                raise DamagedPlyError(f"its header has the line '{' '.join(words)[:80]}'")
         except (LookupError, ValueError) as error:
-            raise Damaged(f"its header has the line '{' '.join(words)[:80]}'") from error
+            raise DamagedPlyError(f"its header has the line '{' '.join(words)[:80]}'") from error
         if elements and elements[-1].count < 0:
-            raise Damaged(f"its header has the line '{' '.join(words)[:80]}'")
-    raise Damaged("its header has no end")
+            raise DamagedPlyError(f"its header has the line '{' '.join(words)[:80]}'")
+    raise DamagedPlyError("its header has no end")
 
 
 def _property(words: list[str]) -> Property:
@@ -181,24 +181,24 @@ def _property(words: list[str]) -> Property:
     return Property(words[1], _TYPES[words[0]], None)
 
 
-def _read_binary(content: bytes, position: int, element: Element, order: str) -> tuple[dict[str, np.ndarray], int]:
+def _read_binary(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:
     """The element's scalar properties, and where the next element begins."""
     plain = [item for item in element.properties if item.count_type is None]
     if len({item.name for item in plain}) < len(plain):
-        raise Damaged("two properties of its vertices have the same name")
+        raise DamagedPlyError("two properties of its vertices have the same name")
     if len(plain) < len(element.properties):
         return _walk(content, position, element, order)
     row = np.dtype([(item.name, order + item.dtype) for item in plain])
     end = position + element.count * row.itemsize
     if end > len(content):
         there = (len(content) - position) // row.itemsize
-        raise Damaged(f"it ends after {there:,} of {element.count:,} records of '{element.name}'")
+        raise DamagedPlyError(f"it ends after {there:,} of {element.count:,} records of '{element.name}'")
     table = np.frombuffer(content, row, element.count, position)
     columns = {item.name: table[item.name].astype(item.dtype) for item in plain}
     return columns, end
 
 
-def _walk(content: bytes, position: int, element: Element, order: str) -> tuple[dict[str, np.ndarray], int]:
+def _walk(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:
     """Walk through variable-length records one by one."""
     values = {item.name: bytearray() for item in element.properties if item.count_type is None}
     types = [
@@ -214,22 +214,24 @@ def _walk(content: bytes, position: int, element: Element, order: str) -> tuple[
                 length = int(np.frombuffer(content, count_type, 1, position)[0])
                 position += count_type.itemsize + max(length, 0) * dtype.itemsize
             if position > len(content):
-                raise Damaged(f"it ends within the records of '{element.name}'")
+                raise DamagedPlyError(f"it ends within the records of '{element.name}'")
     except (ValueError, OverflowError) as error:
-        raise Damaged(f"it ends within the records of '{element.name}'") from error
+        raise DamagedPlyError(f"it ends within the records of '{element.name}'") from error
     columns = {item.name: item.dtype for item in element.properties if item.count_type is None}
     return {name: np.frombuffer(values[name], order + dtype).astype(dtype) for name, dtype in columns.items()}, position
 
 
-def _read_ascii(content: bytes, position: int, element: Element, order: str) -> tuple[dict[str, np.ndarray], int]:
+def _read_ascii(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:
     plain = [item for item in element.properties if item.count_type is None]
     if len(plain) < len(element.properties):
-        raise Damaged("its vertices have a list among their properties, which is read in binary files only")
+        raise DamagedPlyError("its vertices have a list among their properties, which is read in binary files only")
     if not element.count:
         return {item.name: np.empty(0, item.dtype) for item in plain}, position
     text = content[position:]
     if element.count > len(text) // (2 * len(plain)) + 1:  # numpy takes memory for all rows before it reads one
-        raise Damaged(f"its {len(text):,} bytes of text cannot hold {element.count:,} records of '{element.name}'")
+        raise DamagedPlyError(
+            f"its {len(text):,} bytes of text cannot hold {element.count:,} records of '{element.name}'"
+        )
     if b"(" in text or b"#" in text:  # NaN or infinity as Windows programs write them
         text = _WINDOWS_INF.sub(b"inf", _WINDOWS_NAN.sub(b"nan", text))
     try:
@@ -237,11 +239,13 @@ def _read_ascii(content: bytes, position: int, element: Element, order: str) -> 
             warnings.simplefilter("ignore", UserWarning)  # no rows at all: reported below
             rows = np.loadtxt(io.BytesIO(text), np.float64, max_rows=element.count, ndmin=2)
     except (ValueError, IndexError) as error:
-        raise Damaged(f"its vertices are not rows of {len(plain)} numbers ({' '.join(str(error).split())})") from error
+        raise DamagedPlyError(
+            f"its vertices are not rows of {len(plain)} numbers ({' '.join(str(error).split())})"
+        ) from error
     if rows.shape[0] < element.count:
-        raise Damaged(f"it ends after {rows.shape[0]:,} of {element.count:,} records of '{element.name}'")
+        raise DamagedPlyError(f"it ends after {rows.shape[0]:,} of {element.count:,} records of '{element.name}'")
     if rows.shape[1] != len(plain):
-        raise Damaged(f"its vertices have {rows.shape[1]} numbers each, its header says {len(plain)}")
+        raise DamagedPlyError(f"its vertices have {rows.shape[1]} numbers each, its header says {len(plain)}")
     return {
         item.name: parse_typed(rows[:, column], item.name, item.dtype) for column, item in enumerate(plain)
     }, position
@@ -264,11 +268,11 @@ def parse_typed(values: np.ndarray, name: str, dtype: str) -> np.ndarray:
     wrong = found != values
     if wrong.any():
         row = int(wrong.argmax())
-        raise Damaged(f"vertex {row} has {name} {values[row]:g}, but its header declares it as {_NAMES[dtype]}")
+        raise DamagedPlyError(f"vertex {row} has {name} {values[row]:g}, but its header declares it as {_NAMES[dtype]}")
     return found
 
 
-def _skip(content: bytes, position: int, element: Element, order: str) -> int:
+def _skip(content: bytes, position: int, element: PlyElement, order: str) -> int:
     """Where the next element begins."""
     if order:
         return _read_binary(content, position, element, order)[1]
@@ -276,5 +280,5 @@ def _skip(content: bytes, position: int, element: Element, order: str) -> int:
     stream.seek(position)
     for _ in range(element.count):
         if not stream.readline():
-            raise Damaged(f"it ends within the records of '{element.name}'")
+            raise DamagedPlyError(f"it ends within the records of '{element.name}'")
     return stream.tell()

@@ -21,7 +21,7 @@ from .voxels import first_occurrences, sparse_collate, voxel_means
 _LARGEST_INSTANCE = (1 << 24) - 1
 
 
-class View(NamedTuple):
+class SceneView(NamedTuple):
     """The voxels of a scene, seen from one direction.
 
     Attributes:
@@ -44,7 +44,7 @@ class PointSample(NamedTuple):
     """
 
     scene: Scene
-    views: list[View]
+    views: list[SceneView]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class SceneSamples(Samples):
         """The sample of a scene after all steps."""
         raise NotImplementedError
 
-    def view(self, voxels: np.ndarray, features: Callable[[Any], np.ndarray]) -> View:
+    def view(self, voxels: np.ndarray, features: Callable[[Any], np.ndarray]) -> SceneView:
         """The voxels of P points.
 
         Args:
@@ -100,8 +100,8 @@ class SceneSamples(Samples):
         """
         first, inverse = first_occurrences(voxels)  # (M,), (P,)
         if self.voxel_features == "first":  # of these points only
-            return View(voxels[first], features(first), inverse)
-        return View(voxels[first], voxel_means(features(slice(None)), inverse, len(first)), inverse)
+            return SceneView(voxels[first], features(first), inverse)
+        return SceneView(voxels[first], voxel_means(features(slice(None)), inverse, len(first)), inverse)
 
 
 def join(samples: Sequence[PointSample]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def join(samples: Sequence[PointSample]) -> dict[str, Any]:
     offsets = np.cumsum([0, *(len(sample.scene.semantic) for sample in samples)], dtype=np.int32)
     if not len(labels):  # Paddle cannot handle empty tensors here
         channels = views[0].features.shape[1]
-        nobody = View(np.zeros((1, 3), np.int32), np.zeros((1, channels), np.float32), np.zeros(1, np.int64))
+        nobody = SceneView(np.zeros((1, 3), np.int32), np.zeros((1, channels), np.float32), np.zeros(1, np.int64))
         views = [nobody if position % len(samples) == 0 else view for position, view in enumerate(views)]
         labels = np.array([IGNORED], np.int64)
     ends = np.cumsum([len(view.voxels) for view in views])

@@ -14,7 +14,7 @@ import numpy as np
 from ...runtime.compiled import compiled
 from ..data.augment import Affine, ColorNoise, Distortion, Elastic, Flips, Step, Turn, select, to_metres
 from ..data.features import point_features
-from ..data.samples import SceneSamples, View
+from ..data.samples import SceneSamples, SceneView
 from ..data.scene import IGNORED, Scene
 from .settings import Points
 
@@ -162,7 +162,7 @@ class InstanceSample(NamedTuple):
     """
 
     scene: Scene
-    views: list[View]
+    views: list[SceneView]
     table: "InstanceTable"
 
     @property

@@ -34,7 +34,7 @@ class Prediction(NamedTuple):
     points: np.ndarray
 
 
-class MatchTable(NamedTuple):
+class InstanceMatchTable(NamedTuple):
     """The contribution of one or more scenes to average precision.
 
     Attributes:
@@ -54,12 +54,12 @@ class MatchTable(NamedTuple):
     num_true: np.ndarray
 
     @classmethod
-    def empty(cls, num_classes: int) -> "MatchTable":
+    def empty(cls, num_classes: int) -> "InstanceMatchTable":
         decisions = [np.zeros(0, dtype) for dtype in (np.int16, np.int8, np.float64, bool)]
         return cls(*decisions, np.zeros((num_classes, len(IOU_THRESHOLDS)), np.int64), np.zeros(num_classes, np.int64))
 
     @classmethod
-    def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
+    def joined(cls, tables: "Sequence[InstanceMatchTable]") -> "InstanceMatchTable":
         """Concatenate the decisions and sum the counts of one or more tables."""
         columns = list(zip(*tables))
         return cls(*(np.concatenate(column) for column in columns[:4]), *(sum(column) for column in columns[4:]))
@@ -67,7 +67,7 @@ class MatchTable(NamedTuple):
 
 def match_scene(
     true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[Prediction], num_classes: int
-) -> MatchTable:
+) -> InstanceMatchTable:
     """Match the predictions of one scene with its true instances.
 
     Predictions are taken in the order given: if several overlap a true instance enough, the first one finds it and the
@@ -80,7 +80,7 @@ def match_scene(
         true_instance: integers (N,); points of the same class and number form one instance.
     """
     truth = _Truth(true_class, true_instance, num_classes)
-    table = MatchTable.empty(num_classes)
+    table = InstanceMatchTable.empty(num_classes)
     candidates: list[list[_Candidate]] = [[] for _ in range(num_classes)]
     for prediction in predictions:
         if len(prediction.points) >= SMALLEST_INSTANCE and 0 <= prediction.class_number < num_classes:
@@ -96,7 +96,7 @@ def match_scene(
     if not decisions:
         return table
     columns = [np.array(c, like.dtype) for c, like in zip(zip(*decisions), table[:4])]
-    return MatchTable(*columns, *table[4:])
+    return InstanceMatchTable(*columns, *table[4:])
 
 
 class _Candidate(NamedTuple):
@@ -165,7 +165,7 @@ def _decide(candidates: Sequence[_Candidate], sizes: np.ndarray, threshold: floa
     return decisions, missed
 
 
-def average_precisions(table: MatchTable) -> np.ndarray:
+def average_precisions(table: InstanceMatchTable) -> np.ndarray:
     """Average precision of each class and threshold, float64 (classes, thresholds).
 
     NaN for a class without a sufficiently large true instance, 0 for one without predictions.
@@ -231,7 +231,7 @@ class InstanceMetrics(Metrics):
         self.instance_classes = list(instance_classes)
         self.semantic = SemanticMetrics(class_names)
         self.state = self.semantic.state
-        self.tables: list[MatchTable] = [MatchTable.empty(len(self.instance_classes))]
+        self.tables: list[InstanceMatchTable] = [InstanceMatchTable.empty(len(self.instance_classes))]
 
     def update_instances(
         self, true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[Prediction]
@@ -262,8 +262,8 @@ class InstanceMetrics(Metrics):
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """AP, AP50 and AP25 as fractions, mean and per class that occurs, plus the semantic metrics. Every rank must
         call this."""
-        gathered = all_gather(MatchTable.joined(self.tables))
-        precisions = average_precisions(MatchTable.joined(gathered))  # (instance classes, thresholds)
+        gathered = all_gather(InstanceMatchTable.joined(self.tables))
+        precisions = average_precisions(InstanceMatchTable.joined(gathered))  # (instance classes, thresholds)
         kinds = _by_kind(precisions)
         values = {kind: mean_over_classes(per_class) for kind, per_class in kinds.items()}
         values.update(self.semantic.compute(state))
@@ -274,7 +274,7 @@ class InstanceMetrics(Metrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """Return what the semantic metrics keep, and a ``MatchTable``, for each scene."""
+        """Return what the semantic metrics keep, and a ``InstanceMatchTable``, for each scene."""
         tables = np.empty(len(self.tables) - 1, object)
         tables[:] = self.tables[1:]
         return [*self.semantic.per_sample(), tables]
@@ -291,9 +291,9 @@ class InstanceMetrics(Metrics):
         statistics, losses, tables = table
         decisions = {
             name: np.concatenate([scene[column] for scene in tables])
-            for column, name in enumerate(MatchTable._fields[:4])
+            for column, name in enumerate(InstanceMatchTable._fields[:4])
         }
-        counts = {name: np.stack([getattr(scene, name) for scene in tables]) for name in MatchTable._fields[4:]}
+        counts = {name: np.stack([getattr(scene, name) for scene in tables]) for name in InstanceMatchTable._fields[4:]}
         rows = np.array([len(scene.scores) for scene in tables])
         arrays = {"statistics": statistics, "losses": losses, "rows": rows, **decisions, **counts}
         return SampleTable(

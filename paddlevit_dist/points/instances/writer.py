@@ -13,7 +13,7 @@ from ..data.ply import write_coloured_ply
 from ..data.scene import IGNORED, Scene
 from ..outputs import SceneWriter
 from ..scene_figures import Layers
-from .metrics import MatchTable, Prediction, ap, ap25, ap50, average_precisions
+from .metrics import InstanceMatchTable, Prediction, ap, ap25, ap50, average_precisions
 
 MASKS_FOLDER = "predicted_masks"
 _MOST_NAMED = 60  # predictions in an image's legend
@@ -150,17 +150,17 @@ class InstanceRecord(NamedTuple):
     """The record of a scene: its points' confusion, int64 (classes, classes), and its contribution to AP."""
 
     confusion: np.ndarray
-    matches: MatchTable
+    matches: InstanceMatchTable
 
 
-def precision_table(tables: Sequence[MatchTable], class_names: Sequence[str]) -> Table:
+def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[str]) -> Table:
     """Average precision of each class that has instances.
 
     Args:
         tables: of all scenes.
         class_names: of the classes with instances, in the order of the tables' classes.
     """
-    joined = MatchTable.joined(tables)
+    joined = InstanceMatchTable.joined(tables)
     precisions = average_precisions(joined)  # (classes, thresholds)
     kinds = [kind(precisions) for kind in (ap, ap50, ap25)]
     rows: list[tuple[Any, ...]] = [

@@ -17,7 +17,7 @@ _COARSE_M = 0.002
 _MOST_M, _STRAY_SHARE = 1000.0, 0.01  # points are stray if fewer than this fraction, and the others are closer together
 
 
-class Placed(NamedTuple):
+class StoredPoints(NamedTuple):
     """Points as kept in a store.
 
     Attributes:
@@ -29,7 +29,7 @@ class Placed(NamedTuple):
     offset: tuple[float, float, float]
 
 
-def centre(path: str, xyz: np.ndarray) -> Placed:
+def centre(path: str, xyz: np.ndarray) -> StoredPoints:
     """Points around their mean, computed and subtracted in float64.
 
     Args:
@@ -44,7 +44,7 @@ def centre(path: str, xyz: np.ndarray) -> Placed:
     return placed._replace(offset=tuple(float(length) for length in first + placed.offset))
 
 
-def centre_as_the_original(path: str, xyz: np.ndarray) -> Placed:
+def centre_as_the_original(path: str, xyz: np.ndarray) -> StoredPoints:
     """Points around their mean, both in the precision of the file, summed sequentially as in PointGroup's preparation:
     the mean of float32 coordinates is up to a millimetre off, and so are the positions that its networks have learned.
 
@@ -53,21 +53,21 @@ def centre_as_the_original(path: str, xyz: np.ndarray) -> Placed:
     return _around(path, np.ascontiguousarray(xyz))
 
 
-def as_given(path: str, xyz: np.ndarray) -> Placed:
+def as_given(path: str, xyz: np.ndarray) -> StoredPoints:
     """Points unchanged, or centred if float32 would lose a millimetre."""
     if np.abs(xyz).max() >= _FAR_M:
         return centre(path, xyz)
-    return Placed(xyz.astype(np.float32), (0.0, 0.0, 0.0))
+    return StoredPoints(xyz.astype(np.float32), (0.0, 0.0, 0.0))
 
 
-def _around(path: str, xyz: np.ndarray) -> Placed:
+def _around(path: str, xyz: np.ndarray) -> StoredPoints:
     mean = xyz.mean(axis=0)  # of C-contiguous rows: numpy sums them sequentially
     with np.errstate(over="ignore", invalid="ignore"):  # reported below
         moved = (xyz - mean).astype(np.float32)
     farthest = np.abs(moved).max()  # or NaN
     if not farthest < _FAR_M and not (farthest < _FAR_MM and _is_in_millimetres(xyz)):
         raise UserError(f"{path}{_too_far(xyz)}")
-    return Placed(moved, tuple(float(length) for length in mean))
+    return StoredPoints(moved, tuple(float(length) for length in mean))
 
 
 def _is_in_millimetres(xyz: np.ndarray) -> bool:

@@ -13,8 +13,8 @@ from ..data.scannet_classes import CLASS_NAMES, scannet200
 from ..data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from . import s3dis
 from .channels import ALL, USUAL
-from .coordinates import Placed, as_given
-from .listing import SPLITS, Choices, RawScene, SceneReader, hold_out, split_scenes
+from .coordinates import StoredPoints, as_given
+from .listing import SPLITS, RawScene, SceneChoices, SceneReader, hold_out, split_scenes
 from .numpy_tables import columns_of, load_array
 from .s3dis import S3disReader
 from .scannet import ScanNetReader
@@ -61,7 +61,7 @@ class PthReader(SceneReader):
         columns.update(zip(("red", "green", "blue"), np.asarray(colors, np.int64).T))
         return self.scene_of(source, columns, *(arrays[2:] if source.labelled else ()))
 
-    def placed(self, path: str, xyz: np.ndarray) -> Placed:
+    def placed(self, path: str, xyz: np.ndarray) -> StoredPoints:
         return as_given(path, xyz)
 
 
@@ -90,7 +90,7 @@ class PointceptReader(SceneReader):
     kind = "pointcept"
     example = f"train/scene0000_00/{POINTS}"
 
-    def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
+    def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
         super().__init__(choices, kind)
         self.label = self.choices.label
 
@@ -151,7 +151,7 @@ class Format(NamedTuple):
     Attributes:
         meaning: what it is, in a few words.
         reader: the class that reads it.
-        takes: names of the ``Choices`` that matter to it.
+        takes: names of the ``SceneChoices`` that matter to it.
     """
 
     meaning: str
@@ -176,13 +176,13 @@ FORMATS = {
 _USUAL_READERS = {kind: each.reader(kind=kind) for kind, each in FORMATS.items()}
 
 
-def reader_of(kind: str, choices: Choices) -> SceneReader:
+def reader_of(kind: str, choices: SceneChoices) -> SceneReader:
     """The reader of a format.
 
     Raises:
         UserError: something was chosen that the format does not know.
     """
-    for name, usual in vars(Choices()).items():
+    for name, usual in vars(SceneChoices()).items():
         if getattr(choices, name) != usual and name not in FORMATS[kind].takes:
             option = {"class_names": "classes", "grey": "missing_colors"}.get(name, name)
             raise UserError(f"--{option} is not for scenes of format {kind} ({FORMATS[kind].meaning}); leave it out")

@@ -13,7 +13,7 @@ from ...runtime.files import count_by_suffix
 from ..data.scene import CENTRED, IGNORED, Scene
 from ..data.scene_store import SPLITS, read_lines
 from .channels import WITHOUT, channels_in
-from .coordinates import Placed, as_given, centre, coarse_steps
+from .coordinates import StoredPoints, as_given, centre, coarse_steps
 
 _LISTS = {f"{name}.txt" for name in (*SPLITS, "classes")}
 VAL_EVERY = 5  # without lists or folders every fifth scene is held out
@@ -28,7 +28,7 @@ class RawScene(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choices:
+class SceneChoices:
     """Choices of a user about scenes; the values here: none.
 
     Attributes:
@@ -74,8 +74,8 @@ class SceneReader:
     #: where its scenes are, whatever is chosen
     own_coordinates: str | None = None
 
-    def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
-        self.choices = choices or Choices()
+    def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
+        self.choices = choices or SceneChoices()
         self.kind = kind or self.kind
         self.class_names = self.choices.class_names or self.own_classes
         self.coordinates = self.own_coordinates or self.choices.coordinates
@@ -174,7 +174,7 @@ class SceneReader:
         """
         raise NotImplementedError
 
-    def placed(self, path: str, xyz: np.ndarray) -> Placed:
+    def placed(self, path: str, xyz: np.ndarray) -> StoredPoints:
         """Points (points, 3) where scenes of this kind are."""
         return (centre if self.coordinates == CENTRED else as_given)(path, xyz)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...runtime.compiled import compiled
 from ...runtime.files import content_of
-from ..data.ply import Damaged, parse_typed, told_if_damaged
+from ..data.ply import DamagedPlyError, parse_typed, told_if_damaged
 
 _LONGEST_HEADER, _MOST_VALUES = 1 << 16, 1 << 16
 _COLOURS = ("rgb", "rgba")  # three bytes in a number of four
@@ -64,25 +64,25 @@ def _header(content: bytes) -> tuple[list[str], Row, int, str, int]:
         points = int(said["POINTS"][0]) if "POINTS" in said else int(said["WIDTH"][0]) * int(said["HEIGHT"][0])
         kind = said["DATA"][0].lower()
     except (LookupError, ValueError, TypeError) as error:
-        raise Damaged(f"its header has no proper FIELDS, SIZE, TYPE, POINTS and DATA ({error})") from error
+        raise DamagedPlyError(f"its header has no proper FIELDS, SIZE, TYPE, POINTS and DATA ({error})") from error
     known = kind in ("ascii", "binary", "binary_compressed")
     if not known or points < 0 or not row or not all(0 < count <= _MOST_VALUES for _, count in row):
-        raise Damaged(f"its header has DATA {kind}, POINTS {points} and COUNT {' '.join(counts)}")
+        raise DamagedPlyError(f"its header has DATA {kind}, POINTS {points} and COUNT {' '.join(counts)}")
     if len(set(names) - {"_"}) < len(names) - names.count("_"):
-        raise Damaged(f"two of its FIELDS have the same name ({' '.join(names)})")
+        raise DamagedPlyError(f"two of its FIELDS have the same name ({' '.join(names)})")
     return names, row, points, kind, stream.tell()
 
 
 def _ascii(body: bytes, row: Row, points: int) -> list[np.ndarray]:
     width = sum(count for _, count in row)
     if points > len(body) // (2 * width - 1) + 1:  # before memory is taken for them
-        raise Damaged(f"its {len(body):,} bytes of text cannot hold {points:,} points of {width} numbers")
+        raise DamagedPlyError(f"its {len(body):,} bytes of text cannot hold {points:,} points of {width} numbers")
     try:
         table = np.loadtxt(io.BytesIO(body), np.float64, max_rows=points, ndmin=2) if points else np.empty((0, width))
     except ValueError as error:
-        raise Damaged(f"its points are not rows of {width} numbers ({' '.join(str(error).split())})") from error
+        raise DamagedPlyError(f"its points are not rows of {width} numbers ({' '.join(str(error).split())})") from error
     if table.shape != (points, width):
-        raise Damaged(
+        raise DamagedPlyError(
             f"it has {table.shape[0]:,} rows of {table.shape[1]} numbers, its header says {points:,} of {width}"
         )
     return np.split(table, np.cumsum([count for _, count in row])[:-1], axis=1)
@@ -91,7 +91,7 @@ def _ascii(body: bytes, row: Row, points: int) -> list[np.ndarray]:
 def _binary(body: bytes, row: Row, points: int) -> list[np.ndarray]:
     packed = np.dtype([(f"f{number}", dtype, (count,)) for number, (dtype, count) in enumerate(row)])
     if len(body) < points * packed.itemsize:
-        raise Damaged(f"it ends after {len(body) // packed.itemsize:,} of {points:,} points")
+        raise DamagedPlyError(f"it ends after {len(body) // packed.itemsize:,} of {points:,} points")
     table = np.frombuffer(body, packed, points)
     return [table[name] for name in packed.names or ()]
 
@@ -109,13 +109,13 @@ def _read_compressed(body: bytes, row: Row, points: int) -> list[np.ndarray]:
 
 def _decompress(body: bytes, expected: int) -> bytes:
     if len(body) < 8:
-        raise Damaged("it ends before its points")
+        raise DamagedPlyError("it ends before its points")
     compressed, size = (int(number) for number in np.frombuffer(body, "<u4", 2))
     if size != expected or len(body) < 8 + compressed:
-        raise Damaged(f"it has {len(body) - 8:,} of {compressed:,} bytes, for {size:,} of {expected:,}")
+        raise DamagedPlyError(f"it has {len(body) - 8:,} of {compressed:,} bytes, for {size:,} of {expected:,}")
     out = np.empty(size, np.uint8)
     if _expand(np.frombuffer(body, np.uint8, compressed, 8), out) != size:
-        raise Damaged("its compressed points are damaged")
+        raise DamagedPlyError("its compressed points are damaged")
     return out.tobytes()
 
 

@@ -14,8 +14,8 @@ from ...runtime.text_files import read_json, read_text
 from ..data.ply import read_vertices
 from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40, scannet200
 from ..data.scene import CENTRED, IGNORED, Scene
-from .coordinates import Placed, centre_as_the_original
-from .listing import Choices, RawScene, SceneReader, check_classes, split_scenes, whole_labels
+from .coordinates import StoredPoints, centre_as_the_original
+from .listing import RawScene, SceneChoices, SceneReader, check_classes, split_scenes, whole_labels
 
 POINTS = "_vh_clean_2.ply"
 LABELS = "_vh_clean_2.labels.ply"
@@ -33,7 +33,7 @@ class ScanNetReader(SceneReader):
     ends = (POINTS,)
     own_coordinates = CENTRED
 
-    def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
+    def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
         super().__init__(choices, kind)
         self.class_names = tuple(scannet200()) if self.choices.two_hundred else CLASS_NAMES
         self.class_of: dict[str, int] = {}  # of objects by their names; for the two hundred classes only
@@ -74,7 +74,7 @@ class ScanNetReader(SceneReader):
                 )
         return tuple(files)
 
-    def placed(self, path: str, xyz: np.ndarray) -> Placed:
+    def placed(self, path: str, xyz: np.ndarray) -> StoredPoints:
         return centre_as_the_original(path, xyz)
 
     def read(self, source: RawScene) -> Scene:

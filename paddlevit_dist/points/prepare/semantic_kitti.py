@@ -14,7 +14,7 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, content_of
 from ..data.scene import IGNORED, Scene
-from .listing import Choices, RawScene, SceneReader, split_scenes
+from .listing import RawScene, SceneChoices, SceneReader, split_scenes
 
 # Each class with its numbers in the files: first the one that predictions are written with.
 _CLASSES = {
@@ -52,8 +52,8 @@ class SemanticKittiReader(SceneReader):
     example = f"scan such as sequences/00/{_POINTS}/000000{BIN}"
     own_classes = CLASS_NAMES
 
-    def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
-        super().__init__(replace(choices or Choices(), grey=True), kind)
+    def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
+        super().__init__(replace(choices or SceneChoices(), grey=True), kind)
 
     def scene_at(self, path: str) -> tuple[str, str] | None:
         """Scans by sequence and number: 08_000000."""

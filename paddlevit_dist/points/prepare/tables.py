@@ -11,7 +11,7 @@ from ..data.ply import read_vertices
 from ..data.scene import Scene
 from .channels import WITHOUT, plain_name
 from .las import read_las
-from .listing import Choices, RawScene, SceneReader
+from .listing import RawScene, SceneChoices, SceneReader
 from .numpy_tables import read_arrays
 from .pcd import read_pcd
 from .text_tables import read_text
@@ -77,7 +77,7 @@ class TableReader(SceneReader):
 
     kind = "ply"
 
-    def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
+    def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
         super().__init__(choices, kind)
         self.ends = TABLES[self.kind].suffixes
 

@@ -25,7 +25,7 @@ from ..data.augment import Sometimes, Turn, to_metres
 from ..data.features import feature_channels, point_features
 from ..data.images import CELL_PX, colour, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
 from ..data.ply import write_coloured_ply
-from ..data.samples import PointSample, SceneSamples, View, compile_loops, join
+from ..data.samples import PointSample, SceneSamples, SceneView, compile_loops, join
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..data.voxels import discretize
@@ -72,7 +72,7 @@ class PointSamples(SceneSamples):
         views = [self._view(scene, angle, flip) for angle in directions for flip in (False, True)[: 1 + self.flips]]
         return (WholeScene if self.in_fragments else PointSample)(scene, views)
 
-    def _view(self, scene: Scene, angle: float, is_flipped: bool) -> View:
+    def _view(self, scene: Scene, angle: float, is_flipped: bool) -> SceneView:
         matrix = augment.rotation(2, angle)
         if is_flipped:
             matrix = matrix * np.array([-1.0, 1.0, 1.0])  # of x, once it is turned
@@ -249,8 +249,8 @@ class SemanticSegmentation(SceneTask):
     def layers_of(self, scene: Scene, prediction: np.ndarray) -> Layers:
         return semantic_layers(scene, prediction, self.class_names)
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> "ClassWriter":
-        return ClassWriter(folder, samples, self.class_names)
+    def prediction_writer(self, folder: Path, samples: Samples) -> "SceneClassWriter":
+        return SceneClassWriter(folder, samples, self.class_names)
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
         """How many points have which class."""
@@ -291,7 +291,7 @@ class SemanticSegmentation(SceneTask):
         return SemanticMetrics(self.class_names)
 
 
-class ClassWriter(SceneWriter):
+class SceneClassWriter(SceneWriter):
     """Writes the predicted classes of each scene:
 
     - ``NAME.ply``, its points coloured by class;

@@ -21,7 +21,7 @@ _MESH_POINTS = 10_000  # that are taken of a mesh, as many as the resampled file
 _SPLITS = ("train", "test", "val")
 
 
-class Shape(NamedTuple):
+class SampledShape(NamedTuple):
     """Points on the surface of one thing, in any unit.
 
     Attributes:
@@ -36,7 +36,7 @@ class Shape(NamedTuple):
 
 
 class ShapeDataset(Dataset):
-    """Shapes: ``read(index)`` gives a ``Shape``; ``class_names`` and ``labels`` are known."""
+    """Shapes: ``read(index)`` gives a ``SampledShape``; ``class_names`` and ``labels`` are known."""
 
     holds = "shapes"
 
@@ -93,7 +93,7 @@ class ModelNet40(ShapeDataset):
     def __len__(self) -> int:
         return len(self.names)
 
-    def read(self, index: int) -> Shape:
+    def read(self, index: int) -> SampledShape:
         return read_shape(self.describe(index), int(self.labels[index]))
 
     def describe(self, index: int) -> str:
@@ -106,7 +106,7 @@ class ModelNet10(ModelNet40):
     dataset_name = "modelnet10"
 
 
-def read_shape(path: str, label: int = -1) -> Shape:
+def read_shape(path: str, label: int = -1) -> SampledShape:
     """The shape in a mesh (.off), or in a file of points of any format that scenes are read from, whose faces are not
     looked at. Columns without names are x, y, z, and perhaps nx, ny, nz.
 
@@ -114,7 +114,7 @@ def read_shape(path: str, label: int = -1) -> Shape:
         UserError: it cannot be read; the message names the file, and the line where it has lines.
     """
     if path.lower().endswith(MESH):
-        return Shape(*sample_mesh(*parse_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
+        return SampledShape(*sample_mesh(*parse_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
     kind = next(kind for kind, table in TABLES.items() if path.lower().endswith(table.suffixes))
     table = read_table(path, kind, usual={3: _COLUMNS[:3], 6: _COLUMNS})
     points, normals = (
@@ -125,7 +125,7 @@ def read_shape(path: str, label: int = -1) -> Shape:
         raise UserError(f"{path} has columns {', '.join(table)}; expected x, y, z, and perhaps nx, ny, nz")
     if normals is not None:
         normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
-    return Shape(points, normals, label)
+    return SampledShape(points, normals, label)
 
 
 def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:

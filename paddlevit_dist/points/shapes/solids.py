@@ -6,7 +6,7 @@ import numpy as np
 
 from ...tasks.dataset import require_split
 from ..data.augment import rotation
-from .data import Shape, ShapeDataset, sample_mesh
+from .data import SampledShape, ShapeDataset, sample_mesh
 from .settings import ShapeSettings
 
 _SPLITS = {"train": 0, "val": 1}  # part of each solid's seed
@@ -48,13 +48,13 @@ class SyntheticSolids(ShapeDataset):
     def describe(self, index: int) -> str:
         return f"{self.split} {self.class_names[self.labels[index]]} {index}"
 
-    def read(self, index: int) -> Shape:
+    def read(self, index: int) -> SampledShape:
         generator = np.random.default_rng([_SPLITS[self.split], index])
         profile, sides = SOLIDS[self.class_names[self.labels[index]]]
         vertices, triangles = turn_line(profile, sides)
         vertices = vertices * generator.uniform(0.6, 1.4, 3) @ rotation(2, generator.uniform(0, 2 * np.pi))
         xyz, normals = sample_mesh(vertices, triangles, _POINTS, generator)
-        return Shape(xyz + _NOISE * generator.standard_normal(xyz.shape), normals, int(self.labels[index]))
+        return SampledShape(xyz + _NOISE * generator.standard_normal(xyz.shape), normals, int(self.labels[index]))
 
 
 def turn_line(profile: np.ndarray, sides: int) -> tuple[np.ndarray, np.ndarray]:

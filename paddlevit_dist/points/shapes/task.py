@@ -25,7 +25,7 @@ from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
 from ..scene_task import outputs_of
 from ..sparse import PlanSpec, build_plan
-from .data import ENDINGS, Shape, ShapeDataset, read_shape
+from .data import ENDINGS, SampledShape, ShapeDataset, read_shape
 from .settings import Shapes, ShapeSettings
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
@@ -59,7 +59,7 @@ class ShapeSamples(Samples):
         return sample_of(self.dataset.read(index), self.shapes, generator if self.is_training else None)
 
 
-def sample_of(shape: Shape, keys: Shapes, generator: np.random.Generator | None = None) -> ShapeSample:
+def sample_of(shape: SampledShape, keys: Shapes, generator: np.random.Generator | None = None) -> ShapeSample:
     """A shape as network input.
 
     Args:

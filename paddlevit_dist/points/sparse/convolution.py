@@ -22,7 +22,7 @@ import paddle
 from ...launch import tuning
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype, product_dtype
-from .device_plan import Direction, KernelMap, Pairs
+from .device_plan import Direction, KernelMap, KernelPairs
 
 
 def _threads() -> int:
@@ -161,7 +161,7 @@ def _receive(
         return received if received is None else as_dtype(received, source.dtype)
     adds = work.centre is not None or not work.direction.is_exclusive
 
-    def run(blocks: Sequence[list[Pairs]]) -> dict[int, paddle.Tensor]:
+    def run(blocks: Sequence[list[KernelPairs]]) -> dict[int, paddle.Tensor]:
         sums: dict[int, paddle.Tensor] = {}
         for block in blocks:
             for offset, receivers, givers in block:
@@ -212,7 +212,7 @@ def _receive_in_groups(
             received.index_add_(group.receivers, 0, products)
 
 
-def _share(run: Callable[[Sequence[list[Pairs]]], Any], blocks: list[list[Pairs]]) -> list[Any]:
+def _share(run: Callable[[Sequence[list[KernelPairs]]], Any], blocks: list[list[KernelPairs]]) -> list[Any]:
     """Run each thread's share of the blocks; the partition is the same on every call.
 
     Paddle's operations release the interpreter's lock, and blocks write different rows.
@@ -222,7 +222,7 @@ def _share(run: Callable[[Sequence[list[Pairs]]], Any], blocks: list[list[Pairs]
         return [run(blocks)]
     parts = [blocks[number::threads] for number in range(threads)]
 
-    def run_apart(part: list[list[Pairs]]) -> Any:
+    def run_apart(part: list[list[KernelPairs]]) -> Any:
         with paddle.no_grad(), tuning.one_thread_here():  # both are thread-local
             return run(part)
 

@@ -11,7 +11,7 @@ from ...runtime.compiled import compiled
 from .coordinate_keys import KeySpace, Steps, along_axes, first_of_equals
 
 
-class Level(NamedTuple):
+class VoxelLevel(NamedTuple):
     """The voxels of one tensor stride.
 
     Attributes:
@@ -63,9 +63,9 @@ class CoordinateLevels:
         _refuse_duplicates(keys, order)
         self._sorted_keys: dict[Steps, np.ndarray] = {stride: keys}
         self._finest = stride
-        self._levels: dict[Steps, Level] = {stride: Level(stride, coordinates, order)}
+        self._levels: dict[Steps, VoxelLevel] = {stride: VoxelLevel(stride, coordinates, order)}
 
-    def level(self, stride: Steps) -> Level:
+    def level(self, stride: Steps) -> VoxelLevel:
         """The distinct ``floor(c / stride) * stride`` of the voxels; in lexicographic order unless they are those
         given.
 
@@ -84,7 +84,7 @@ class CoordinateLevels:
             is_first = first_of_equals(keys)
             coordinates = coordinates[order[is_first]]
             self._sorted_keys[stride] = keys[is_first]
-            self._levels[stride] = Level(stride, coordinates, np.arange(len(coordinates)))
+            self._levels[stride] = VoxelLevel(stride, coordinates, np.arange(len(coordinates)))
         return self._levels[stride]
 
     def _divides(self, finer: Steps, steps: Sequence[int]) -> bool:
@@ -165,7 +165,7 @@ class CoordinateLevels:
         if have_changed:
             self._sorted_keys.clear()
 
-    def _keys(self, level: Level) -> np.ndarray:
+    def _keys(self, level: VoxelLevel) -> np.ndarray:
         if level.stride not in self._sorted_keys:
             self._sorted_keys[level.stride] = self._space.pack(level.coordinates)[level.order]
         return self._sorted_keys[level.stride]

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...runtime.compiled import compiled
 from .coordinate_keys import Steps, along_axes, plainest
-from .coordinate_levels import CoordinateLevels, Level, is_symmetric
+from .coordinate_levels import CoordinateLevels, VoxelLevel, is_symmetric
 
 PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch
 _FORMAT = 4
@@ -137,7 +137,7 @@ class CoordinatePlan:
         if present > self.num_scenes:
             raise ValueError(f"coordinates have scene number {present - 1}, the batch has {self.num_scenes} scenes")
 
-    def level(self, stride: Steps) -> Level:
+    def level(self, stride: Steps) -> VoxelLevel:
         """The voxels of a tensor stride."""
         return self._levels.level(stride)
 

@@ -47,7 +47,7 @@ def batch_products(wanted: bool) -> Iterator[None]:
         _required.pop()
 
 
-class Pairs(NamedTuple):
+class KernelPairs(NamedTuple):
     """The pairs of one kernel offset in one block: int32 tensors (P,) of receiving and giving rows."""
 
     offset: int
@@ -55,7 +55,7 @@ class Pairs(NamedTuple):
     givers: paddle.Tensor
 
 
-class Group(NamedTuple):
+class PairGroup(NamedTuple):
     """Lists of pairs of about equal lengths, filled up to the longest: int32 tensors (lists * longest,), list by list.
 
     Attributes:
@@ -70,11 +70,11 @@ class Group(NamedTuple):
     receivers: paddle.Tensor
     givers: paddle.Tensor
 
-    def lists(self) -> Iterator[Pairs]:
+    def lists(self) -> Iterator[KernelPairs]:
         """Each list without what fills it."""
         for number, (offset, size) in enumerate(zip(self.offsets, self.sizes)):
             start = number * self.sizes[0]
-            yield Pairs(offset, self.receivers[start : start + size], self.givers[start : start + size])
+            yield KernelPairs(offset, self.receivers[start : start + size], self.givers[start : start + size])
 
 
 class Direction(NamedTuple):
@@ -82,16 +82,16 @@ class Direction(NamedTuple):
 
     Attributes:
         blocks: of receiving rows, each with its pairs for those kernel offsets that have any. The receiving rows of
-            different blocks are different, and so are those within one ``Pairs``. Empty if there are groups.
+            different blocks are different, and so are those within one ``KernelPairs``. Empty if there are groups.
         is_exclusive: no row receives more than once over all offsets.
         groups: of lists, to be multiplied at once.
     """
 
-    blocks: list[list[Pairs]]
+    blocks: list[list[KernelPairs]]
     is_exclusive: bool
-    groups: list[Group]
+    groups: list[PairGroup]
 
-    def lists(self) -> Iterator[Pairs]:
+    def lists(self) -> Iterator[KernelPairs]:
         """Every list of pairs."""
         for block in self.blocks:
             yield from block
@@ -111,17 +111,17 @@ class KernelMap(NamedTuple):
 def direction_of(lists: PairLists) -> Direction:
     """From lists on the device; all tensors are created by few operations."""
     counts = lists.counts
-    blocks: list[list[Pairs]] = [[] for _ in counts]
+    blocks: list[list[KernelPairs]] = [[] for _ in counts]
     if not counts.any():
         return Direction(blocks, lists.is_exclusive, [])
     both = lists.receivers, lists.givers
     if lists.is_grouped:
         members = group_lists(counts)
         parts = [paddle.split(side, [len(sizes) * sizes[0] for _, sizes in members]) for side in both]
-        return Direction([], lists.is_exclusive, [Group(*own, *sides) for own, *sides in zip(members, *parts)])
+        return Direction([], lists.is_exclusive, [PairGroup(*own, *sides) for own, *sides in zip(members, *parts)])
     receivers, givers = (paddle.split(side, counts[counts > 0].tolist()) for side in both)
     for (block, offset), receiving, giving in zip(np.argwhere(counts > 0).tolist(), receivers, givers):
-        blocks[block].append(Pairs(offset, receiving, giving))
+        blocks[block].append(KernelPairs(offset, receiving, giving))
     return Direction(blocks, lists.is_exclusive, [])
 
 

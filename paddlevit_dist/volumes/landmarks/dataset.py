@@ -11,7 +11,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import count_by_suffix
 from ...tasks.dataset import require_split
 from .. import dicom, landmark_files
-from ..dataset import AS_THEY_ARE, Options, VolumeDataset
+from ..dataset import AS_THEY_ARE, VolumeDataset, VolumeOptions
 from ..geometry import Geometry, convert
 from ..nonzero import VOLUME
 from ..reading import Header, case_name, common_spacing, list_volumes, parts_of, read_header, remarks_on
@@ -53,7 +53,7 @@ class Landmarks(VolumeDataset):
         data_path: folder with train and val.
         split: "train", "val", or another folder, which needs no landmarks.
         cache_folder: where decoded volumes go.
-        options: see ``Options``.
+        options: see ``VolumeOptions``.
     Raises:
         UserError: a folder or file is missing or damaged, a landmark lies outside its volume, an affine is singular,
             or spacings differ and no common one is given.
@@ -61,7 +61,9 @@ class Landmarks(VolumeDataset):
 
     within: Sequence[str] = (VOLUME,)
 
-    def __init__(self, data_path: str | None, split: str, cache_folder: Path, options: Options = AS_THEY_ARE) -> None:
+    def __init__(
+        self, data_path: str | None, split: str, cache_folder: Path, options: VolumeOptions = AS_THEY_ARE
+    ) -> None:
         folder = _existing(data_path, split)
         self.root = os.path.dirname(folder)
         self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm, options.max_voxels)
@@ -120,12 +122,12 @@ class Landmarks(VolumeDataset):
         }  # 0.01 mm: processors round
 
 
-def _read_of(folder: str, file: str) -> landmark_files.Listed:
+def _read_of(folder: str, file: str) -> landmark_files.FileLandmarks:
     return landmark_files.read(landmark_files.find(folder, case_name(file)))
 
 
-def _nothing_listed(folder: str, file: str) -> landmark_files.Listed:
-    return landmark_files.Listed({}, None)
+def _nothing_listed(folder: str, file: str) -> landmark_files.FileLandmarks:
+    return landmark_files.FileLandmarks({}, None)
 
 
 def _existing(data_path: str | None, split: str) -> str:
@@ -142,7 +144,7 @@ def _existing(data_path: str | None, split: str) -> str:
     return folder
 
 
-def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.Listed]) -> list[str]:
+def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.FileLandmarks]) -> list[str]:
     """Names in the files of this split, of train and of val, so that a model has the same outputs for each."""
     names = {name for found in listed for name in found.positions}
     for other in set(_TRAINED) - {split}:
@@ -154,7 +156,12 @@ def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.Liste
 
 
 def _case(
-    file: str, header: Header, listed: landmark_files.Listed, names: list[str], options: Options, folder: str
+    file: str,
+    header: Header,
+    listed: landmark_files.FileLandmarks,
+    names: list[str],
+    options: VolumeOptions,
+    folder: str,
 ) -> Case:
     source = landmark_files.find(folder, case_name(file)) if listed.positions else file
     unknown = [name for name in listed.positions if name not in names]
@@ -178,7 +185,7 @@ def _case(
     return Case(case_name(file), file, world, convention)
 
 
-def _space(source: str, stated: str | None, convention: str, options: Options) -> str:
+def _space(source: str, stated: str | None, convention: str, options: VolumeOptions) -> str:
     """Return what the coordinates of a landmark file are: "ras" or "lps" millimetres, or "ijk", voxels."""
     if stated == "unknown":
         if options.world == "file":

@@ -44,7 +44,7 @@ class FoundLandmarks(NamedTuple):
         return self.geometry.world(self.voxels)
 
 
-class Truth(NamedTuple):
+class LandmarkGroundTruth(NamedTuple):
     """The truth about a volume that is evaluated.
 
     Attributes:
@@ -73,7 +73,7 @@ class LandmarkWriter(PredictionWriter):
         self.names = list(names)
         self.cases = list(cases)
 
-    def write(self, index: int, prediction: FoundLandmarks, truth: Truth | None = None) -> Row:
+    def write(self, index: int, prediction: FoundLandmarks, truth: LandmarkGroundTruth | None = None) -> Row:
         case, convention = self.cases[index]
         points = points_of(prediction, self.names, convention)
         files = {"fcsv": f"{case}.fcsv", "mrk_json": f"{case}.mrk.json", "picture": f"{case}.png"}
@@ -86,7 +86,9 @@ class LandmarkWriter(PredictionWriter):
             Image.fromarray(drawn).save(file, format="PNG")
         return files
 
-    def kept(self, index: int, prediction: FoundLandmarks, truth: Truth | None = None) -> list[list[str]] | None:
+    def kept(
+        self, index: int, prediction: FoundLandmarks, truth: LandmarkGroundTruth | None = None
+    ) -> list[list[str]] | None:
         """Rows of ``landmarks.csv``."""
         if truth is None:
             return None

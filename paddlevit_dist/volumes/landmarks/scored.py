@@ -24,7 +24,7 @@ _MISTAKES = (  # of all positions: what to multiply x, y, z by, and what is aske
 _PREFERRED = (".mrk.json", ".fcsv", ".json", ".csv")  # of several files of a volume: those that say their coordinates
 
 
-class Placed(NamedTuple):
+class VolumeLandmarks(NamedTuple):
     """The landmarks of one volume.
 
     Attributes:
@@ -42,17 +42,19 @@ class Placed(NamedTuple):
     usual: str | None = None
 
 
-def of_data_set(dataset: VolumeDataset) -> list[Placed]:
+def of_data_set(dataset: VolumeDataset) -> list[VolumeLandmarks]:
     """The truth of a data set."""
     found = []
     for index in range(len(dataset)):
         world = dataset.world(index)
         positions = {name: place if np.isfinite(place).all() else None for name, place in zip(dataset.names, world)}
-        found.append(Placed(dataset.case(index), dataset.describe(index), positions, True, dataset.convention(index)))
+        found.append(
+            VolumeLandmarks(dataset.case(index), dataset.describe(index), positions, True, dataset.convention(index))
+        )
     return found
 
 
-def of_files(folder: str) -> list[Placed]:
+def of_files(folder: str) -> list[VolumeLandmarks]:
     """All landmark files of a folder, by the names of their volumes; or all rows of a table.
 
     Raises:
@@ -66,16 +68,16 @@ def of_files(folder: str) -> list[Placed]:
     return [_read(folder, case) for case in cases]
 
 
-def _read(folder: str, case: str) -> Placed:
+def _read(folder: str, case: str) -> VolumeLandmarks:
     files = landmark_files.files_of(folder, case)
     file = min(files, key=lambda one: next(k for k, end in enumerate(_PREFERRED) if one.lower().endswith(end)))
     listed = landmark_files.read(file)
     if listed.space == "ijk":
         raise UserError(f"{file}: landmarks are in voxels (IJK), expected millimetres: save them as LPS or RAS")
-    return Placed(case, file, listed.positions, listed.space == "ras")
+    return VolumeLandmarks(case, file, listed.positions, listed.space == "ras")
 
 
-def _of_table(file: str) -> dict[str, Placed]:
+def _of_table(file: str) -> dict[str, VolumeLandmarks]:
     """The landmarks of all volumes in one table, by volume: columns case, landmark, x, y, z (or x_mm and so on), and
     perhaps world, LPS or RAS, as in the ``landmarks.csv`` of an evaluation.
 
@@ -88,14 +90,14 @@ def _of_table(file: str) -> dict[str, Placed]:
     if missing:
         raise UserError(f"{file}, line 1: no column {', '.join(missing)}; expected case,landmark,x,y,z with commas")
     reader.fieldnames = columns
-    found: dict[str, Placed] = {}
+    found: dict[str, VolumeLandmarks] = {}
     for row in _rows(file, reader):
         where = f"{file}, line {reader.line_num}"
         case, name = (text_of_cell((row[column] or "").strip()) for column in ("case", "landmark"))
         world = (row.get("world") or "").strip().lower()
         if world not in ("", "lps", "ras"):
             raise UserError(f"{where}: world is {world!r}, expected LPS or RAS")
-        placed = found.setdefault(case, Placed(case, file, {}, bool(world)))
+        placed = found.setdefault(case, VolumeLandmarks(case, file, {}, bool(world)))
         if name in placed.positions or placed.is_ras != bool(world):
             what = f"landmark '{name}' appears twice" if name in placed.positions else "only some rows say their world"
             raise UserError(f"{where}: {what} in volume {case}")
@@ -120,7 +122,7 @@ def _rows(file: str, reader: csv.DictReader) -> Iterator[dict[str, Any]]:
 
 def score(
     folder: str,
-    truth: Sequence[Placed],
+    truth: Sequence[VolumeLandmarks],
     source: str,
     names: Sequence[str] | None = None,
     world: str | None = None,
@@ -184,7 +186,9 @@ class _Compared(NamedTuple):
     notices: list[str]
 
 
-def _compare(folder: str, truth: Sequence[Placed], source: str, names: Sequence[str], world: str | None) -> _Compared:
+def _compare(
+    folder: str, truth: Sequence[VolumeLandmarks], source: str, names: Sequence[str], world: str | None
+) -> _Compared:
     table = _of_table(folder) if os.path.isfile(folder) else {}
     if not table and not os.path.isdir(folder):
         raise UserError(
@@ -216,7 +220,9 @@ def _compare(folder: str, truth: Sequence[Placed], source: str, names: Sequence[
     return _Compared(errors, spaces, notices)
 
 
-def _places(true: Placed, found: Placed, names: Sequence[str], world: str | None, spaces: set[str]) -> np.ndarray:
+def _places(
+    true: VolumeLandmarks, found: VolumeLandmarks, names: Sequence[str], world: str | None, spaces: set[str]
+) -> np.ndarray:
     """Where landmarks are and were found, float64 (landmarks, 2, 3), millimetres, NaN where the truth has no position;
     how coordinates were understood is added to ``spaces``."""
     convention, both = world or true.usual, [true.positions, found.positions]
@@ -236,7 +242,7 @@ def _places(true: Placed, found: Placed, names: Sequence[str], world: str | None
     return places
 
 
-def _in_ras(placed: Placed, convention: str | None, spaces: set[str]) -> landmark_files.Positions:
+def _in_ras(placed: VolumeLandmarks, convention: str | None, spaces: set[str]) -> landmark_files.Positions:
     if placed.is_ras:
         return placed.positions
     if convention is None:

@@ -32,7 +32,7 @@ from .heatmaps import Factors, decode, gaussian_factors, is_known, radius_factor
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import choose_pairs, forgotten_pairs, mirror_order
-from .predictions import FoundLandmarks, LandmarkWriter, Truth, points_of
+from .predictions import FoundLandmarks, LandmarkGroundTruth, LandmarkWriter, points_of
 
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
 
@@ -197,7 +197,7 @@ class LandmarkDetection(Task):
             convention = self._cases[found.index][1]
             written = [convert(found.world, convention), convert(true, convention), found.confidences[:, None]]
             step.metrics.update(errors, np.concatenate(written, axis=1), convention.upper())
-            truths.append(Truth(errors, places))
+            truths.append(LandmarkGroundTruth(errors, places))
             if step.keeps_records:
                 records.append(LandmarkRecord(errors.astype(np.float32), found.voxels.astype(np.float32)))
         if step.writer is not None:

@@ -19,7 +19,7 @@ IGNORED = 255  # of a voxel without a class; so a dataset has at most 255 classe
 _PLACES = 500  # voxels of each class that are kept, to draw training crops around
 
 
-class Options(NamedTuple):
+class SegmentationOptions(NamedTuple):
     """How a dataset is read; see the keys VOLUMES.* of the same names."""
 
     spacing_mm: Sequence[float] | None = None
@@ -27,10 +27,10 @@ class Options(NamedTuple):
     fold: int = 0
 
 
-AS_THEY_ARE = Options()
+AS_THEY_ARE = SegmentationOptions()
 
 
-class Source(NamedTuple):
+class LabelSource(NamedTuple):
     """Where the labels of a volume belong.
 
     Attributes:
@@ -87,14 +87,14 @@ class SegmentedVolumes(Dataset):
     within: Sequence[str] | None = None
 
     def __init__(
-        self, data_path: str | None, split: str, cache_folder: Path | None, options: Options = AS_THEY_ARE
+        self, data_path: str | None, split: str, cache_folder: Path | None, options: SegmentationOptions = AS_THEY_ARE
     ) -> None:
         raise NotImplementedError
 
     @classmethod
     def open(cls, config: VolumeSegmentationSettings, split: str, cache_folder: Path) -> "SegmentedVolumes":
         volumes = config.VOLUMES
-        options = Options(volumes.SPACING_MM, volumes.MAX_VOXELS, volumes.FOLD)
+        options = SegmentationOptions(volumes.SPACING_MM, volumes.MAX_VOXELS, volumes.FOLD)
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)
 
     @property
@@ -114,7 +114,7 @@ class SegmentedVolumes(Dataset):
         """The channels as they are stored, likewise."""
         return [np.asarray(channel.array) for channel in self.read(index)[0]]
 
-    def source(self, index: int) -> Source:
+    def source(self, index: int) -> LabelSource:
         """Where the labels of volume ``index`` belong."""
         raise NotImplementedError
 
@@ -144,8 +144,8 @@ class VolumeFiles(SegmentedVolumes):
     def stored(self, index: int) -> list[np.ndarray]:
         return [read_stored(file, self.max_voxels)[0] for file in self.files[index]]
 
-    def source(self, index: int) -> Source:
-        return Source(self.files[index][0], self.headers[index].geometry)
+    def source(self, index: int) -> LabelSource:
+        return LabelSource(self.files[index][0], self.headers[index].geometry)
 
     def case(self, index: int) -> str:
         return self.names[index]

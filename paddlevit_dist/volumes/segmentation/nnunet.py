@@ -18,7 +18,7 @@ from ...tasks.dataset import require_split
 from ..nonzero import VOLUME
 from ..reading import Header, case_name, common_spacing, headers_in_one_place, list_volumes, remarks_on
 from ..store import Decoded, DecodedStore
-from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, Options, VolumeFiles
+from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, SegmentationOptions, VolumeFiles
 
 DESCRIPTION, SPLITS = "dataset.json", "splits_final.json"
 _Case = tuple[str, tuple[str, ...], str | None]  # name, a file for each channel, and that of the labels
@@ -53,7 +53,9 @@ class NnUNet(VolumeFiles):
             differ and no common one is given.
     """
 
-    def __init__(self, data_path: str | None, split: str, cache_folder: Path, options: Options = AS_THEY_ARE) -> None:
+    def __init__(
+        self, data_path: str | None, split: str, cache_folder: Path, options: SegmentationOptions = AS_THEY_ARE
+    ) -> None:
         root = self.root = _existing(data_path)
         described = read_description(os.path.join(root, DESCRIPTION))
         self.channels = described.channels

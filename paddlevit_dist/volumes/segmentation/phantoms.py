@@ -7,14 +7,14 @@ import numpy as np
 from ...tasks.dataset import require_split
 from ..phantoms import ORGANS, SIZES, SPACING_MM, Phantoms
 from ..store import Decoded
-from .dataset import AS_THEY_ARE, LabelMap, Options, SegmentedVolumes, Source
+from .dataset import AS_THEY_ARE, LabelMap, LabelSource, SegmentationOptions, SegmentedVolumes
 
 
 class SyntheticOrgans(Phantoms, SegmentedVolumes):
     """Phantoms with the class of each voxel."""
 
     def __init__(
-        self, data_path: str | None, split: str, cache_folder: Path | None, options: Options = AS_THEY_ARE
+        self, data_path: str | None, split: str, cache_folder: Path | None, options: SegmentationOptions = AS_THEY_ARE
     ) -> None:
         self.split = require_split(split, tuple(SIZES), "synthetic_organs")
         self.class_names, self.numbers, self.channels = list(ORGANS), list(range(len(ORGANS))), ["CT"]
@@ -25,5 +25,5 @@ class SyntheticOrgans(Phantoms, SegmentedVolumes):
         phantom, organs = self._of(index)
         return [phantom.decoded], LabelMap.of(organs, phantom.geometry)
 
-    def source(self, index: int) -> Source:
-        return Source(None, self._of(index)[0].geometry)
+    def source(self, index: int) -> LabelSource:
+        return LabelSource(None, self._of(index)[0].geometry)

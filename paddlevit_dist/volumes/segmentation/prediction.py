@@ -16,7 +16,7 @@ from ..geometry import as_stored, square
 from ..inputs import Readable, read_new
 from ..reading import library
 from ..store import Decoded
-from .dataset import LabelMap, Source, VolumeFiles
+from .dataset import LabelMap, LabelSource, VolumeFiles
 from .figures import class_slices
 from .nnunet import group_channels
 
@@ -108,7 +108,7 @@ class LabelWriter(PredictionWriter):
         return [f"label maps (.nii.gz) are in {self.folder}; their numbers are explained in {_CLASSES}"]
 
 
-def write_labels(file: Path, labels: np.ndarray, source: Source) -> None:
+def write_labels(file: Path, labels: np.ndarray, source: LabelSource) -> None:
     """Write a label map as NIfTI, with the voxels and the affine of the file that it belongs to: its sform. Where that
     has no qform, as ITK needs one beside a sheared sform, it is the place where ITK puts such a series itself.
 

@@ -51,7 +51,7 @@ def table_of(
         found = [r for r in results if r["image_id"] == image_id]
         if not use_classes:  # pycocotools takes class by class, as one
             own, found = (sorted(some, key=lambda one: label_of.get(one["category_id"], -1)) for some in (own, found))
-        truth = matching.Truth(
+        truth = matching.BoxGroundTruth(
             np.array([a.get("bbox", [0] * 4) for a in own], float).reshape(-1, 4),
             np.array([label_of[a["category_id"]] for a in own], int),
             np.array([a["area"] for a in own], float),

@@ -9,7 +9,7 @@ from images.detection.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.evaluation.matching import Truth, match
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -53,8 +53,8 @@ def test_an_image_in_two_tables_is_refused():
 
 
 def test_nothing_found_and_nothing_to_find():
-    none = Truth(np.zeros((0, 4)), np.zeros(0, int), np.zeros(0), np.zeros(0, bool))
-    one = Truth(np.array([[1.0, 2, 50, 40]]), np.array([1]), np.array([2000.0]), np.array([False]))
+    none = BoxGroundTruth(np.zeros((0, 4)), np.zeros(0, int), np.zeros(0), np.zeros(0, bool))
+    one = BoxGroundTruth(np.array([[1.0, 2, 50, 40]]), np.array([1]), np.array([2000.0]), np.array([False]))
     tables = [match(5, none, NOTHING_FOUND, 2), match(3, one, NOTHING_FOUND, 2)]
     results = accumulate(MatchTable.joined(tables))
     assert results.class_ap().tolist() == [[-1, -1, -1], [0, 0, 0]]
@@ -62,7 +62,7 @@ def test_nothing_found_and_nothing_to_find():
 
 
 def test_detections_of_a_network_score_as_the_file_written_of_them_does():
-    truth = Truth(np.array([[10.1, 20.2, 50.0, 40.0]]), np.array([0]), np.array([2000.0]), np.array([False]))
+    truth = BoxGroundTruth(np.array([[10.1, 20.2, 50.0, 40.0]]), np.array([0]), np.array([2000.0]), np.array([False]))
     corners = np.array([[10.3, 20.1, 60.4, 60.5]], np.float32)
     found = Detections(corners, np.array([0.3], np.float32), np.array([0]))
     x, y, right, bottom = corners[0].tolist()
@@ -85,7 +85,7 @@ def test_what_crosses_is_less_than_a_megabyte_per_thousand_images():
     for image_id in range(40):
         boxes = rng.uniform(0, 300, (7, 4))
         labels = rng.integers(0, 80, 7)
-        truth = Truth(boxes, labels, boxes[:, 2] * boxes[:, 3], rng.random(7) < 0.1)
+        truth = BoxGroundTruth(boxes, labels, boxes[:, 2] * boxes[:, 3], rng.random(7) < 0.1)
         near = boxes[rng.integers(0, 7, 100)] + rng.normal(0, 6, (100, 4))
         corners = np.concatenate([near[:, :2], near[:, :2] + near[:, 2:]], axis=1).astype(np.float32)
         found = Detections(corners, rng.random(100).astype(np.float32), rng.choice(labels, 100))

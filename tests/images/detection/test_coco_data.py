@@ -16,7 +16,7 @@ from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.data.quarantine import Replacements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_samples
-from paddlevit_dist.images.detection.data.transforms import EvaluationTransform
+from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform
 from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations
 from paddlevit_dist.images.run_lengths import decode
 from paddlevit_dist.runtime.errors import UserError
@@ -393,7 +393,9 @@ def test_entries_of_one_file_are_held_out_together(tmp_path, cache):
 
 def test_a_mask_that_cannot_be_drawn_names_its_object(tmp_path, cache):
     write_coco(tmp_path, [annotation(8, 11, BOX, segmentation=[[1.0, 2.0, "x"]])])
-    samples = DetectionSamples(Coco(str(tmp_path), "train", cache), EvaluationTransform(20, 40), True, with_masks=True)
+    samples = DetectionSamples(
+        Coco(str(tmp_path), "train", cache), DetectionEvaluationTransform(20, 40), True, with_masks=True
+    )
     with pytest.raises(UserError, match="object 8 cannot be used: its segmentation"):
         samples.sample(0, np.random.default_rng(0))
 

@@ -10,12 +10,12 @@ from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.detection.data.detection_dataset import Annotations, DetectionDataset
 from paddlevit_dist.images.detection.data.samples import HOST, DetectionSamples, collate, host_facts, open_samples
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
-from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
+from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
 from paddlevit_dist.registry import register_dataset
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
-KEEP = TrainingTransform(shortest=(64,), flip_probability=0, crop_probability=0)
+KEEP = DetectionTrainingTransform(shortest=(64,), flip_probability=0, crop_probability=0)
 SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
 
 
@@ -66,7 +66,7 @@ def test_a_batch_without_any_box_has_room_for_one():
 
 
 def test_an_evaluation_sees_images_and_no_boxes():
-    samples = DetectionSamples(SHAPES, EvaluationTransform(48, 60), is_training=False, with_masks=True)
+    samples = DetectionSamples(SHAPES, DetectionEvaluationTransform(48, 60), is_training=False, with_masks=True)
     batch = collate(drawn(samples, (7, 3)))
     assert sorted(host_facts(batch)) == ["indices", "original_sizes", "sizes"]
     assert sorted(batch) == [HOST, "images", "indices", "original_sizes", "seconds", "sizes"]

@@ -6,10 +6,10 @@ import pytest
 from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, draw_grouped_order, ordered_by_shape
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
-from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
+from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
 
 SHAPES = SyntheticShapes(None, "train", None, num_train=103, sides=(32, 96))
-SAMPLES = DetectionSamples(SHAPES, TrainingTransform(), is_training=True, group=4)
+SAMPLES = DetectionSamples(SHAPES, DetectionTrainingTransform(), is_training=True, group=4)
 
 
 def read_by(world_size, batch_size, epoch, consumed=0, updates=None, accumulation=1, samples=SAMPLES):
@@ -53,10 +53,10 @@ def padding(batches, sizes):
 
 
 def test_batches_need_less_padding_and_differ_between_epochs():
-    free = DetectionSamples(SHAPES, TrainingTransform(), is_training=True)
+    free = DetectionSamples(SHAPES, DetectionTrainingTransform(), is_training=True)
     _, grouped = read_by(2, 4, 1)
     _, plain = read_by(2, 4, 1, samples=free)
-    transform = EvaluationTransform(48, 200)
+    transform = DetectionEvaluationTransform(48, 200)
     sizes = np.array([transform.resized(SHAPES.size(index)) for index in range(103)])
     assert padding(grouped, sizes) < 0.5 * padding(plain, sizes)
     _, again = read_by(2, 4, 2)
@@ -72,7 +72,7 @@ def test_any_number_of_images_and_any_group(number, group):
 
 
 def test_images_to_be_evaluated_come_by_their_size_and_each_once(tmp_path):
-    transform = EvaluationTransform(48, 60)
+    transform = DetectionEvaluationTransform(48, 60)
     ordered = ordered_by_shape(SHAPES, transform.resized, tmp_path)
     sizes = [transform.resized(ordered.size(index)) for index in range(len(ordered))]
     assert sizes == sorted(sizes) and sorted(ordered.image_ids.tolist()) == SHAPES.image_ids.tolist()

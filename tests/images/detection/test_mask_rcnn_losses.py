@@ -11,7 +11,7 @@ from images.detection import mask_rcnn_peers as peers
 from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion, mask_targets, region_targets
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
-from paddlevit_dist.images.detection.variants import Rules
+from paddlevit_dist.images.detection.variants import MaskRcnnRules
 
 
 def outputs_of(rng, used, regions, masks):
@@ -132,7 +132,7 @@ def test_regions_learn_the_object_that_they_overlap_half_and_what_is_left_of_its
     proposals = [np.concatenate([peers.boxes(rng, 12, 60), np.zeros((0, 4))]) for _ in range(3)]
     objects = targets.boxes.numpy()
     proposals[0][:3] = objects[0, 0] + [1, 0, 2, -1], objects[0, 1] + [-2, 1, 0, 0], objects[0, 0] + [0, 0, 3, 4]
-    rules = Rules(reference_size=56, region_samples=1000)
+    rules = MaskRcnnRules(reference_size=56, region_samples=1000)
     taught = region_targets([paddle.to_tensor(boxes) for boxes in proposals], targets, 4, rules)
     boxes, images = taught.regions.boxes.numpy(), taught.regions.images
     assert np.bincount(images).tolist() == [14, 12, 13]  # with the objects themselves

@@ -7,7 +7,7 @@ from images.detection.drawn_detections import NOTHING_FOUND
 from paddlevit_dist.images.detection import figures
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
-from paddlevit_dist.images.detection.evaluation.matching import Truth, match
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 
 NOTHING = 3  # of three classes
 
@@ -15,7 +15,7 @@ NOTHING = 3  # of three classes
 def truth(*rows):
     """Rows x, y, width, height, class, crowd."""
     table = np.array(rows, float).reshape(-1, 6)
-    return Truth(table[:, :4], table[:, 4].astype(int), table[:, 2] * table[:, 3], table[:, 5] > 0)
+    return BoxGroundTruth(table[:, :4], table[:, 4].astype(int), table[:, 2] * table[:, 3], table[:, 5] > 0)
 
 
 def found(*rows):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.evaluation.matching import Candidates, Truth, match_found
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, Candidates, match_found
 from paddlevit_dist.images.detection.evaluation.resampling import Curves
 from paddlevit_dist.intervals import bootstrap
 
@@ -19,7 +19,7 @@ def tables_of(images: int, seed: int, decimals: int | None = None) -> list[Match
         shapes = np.exp(generator.uniform(1.5, 5.5, (count, 2)))
         boxes = np.concatenate([generator.uniform(0, 400, (count, 2)), shapes], axis=1)
         labels = generator.integers(0, CLASSES, count)
-        truth = Truth(boxes, labels, 0.8 * shapes.prod(axis=1), generator.random(count) < 0.1)
+        truth = BoxGroundTruth(boxes, labels, 0.8 * shapes.prod(axis=1), generator.random(count) < 0.1)
         near = np.repeat(np.arange(count), generator.integers(0, 3, count))
         others = int(generator.integers(0, 12))
         places, sizes = generator.uniform(0, 400, (others, 2)), np.exp(generator.uniform(1.5, 5.5, (others, 2)))

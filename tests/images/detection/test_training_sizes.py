@@ -11,7 +11,7 @@ from paddlevit_dist.data.loader import Loader
 from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.detection.data import transforms
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate
-from paddlevit_dist.images.detection.data.transforms import TrainingTransform, batch_side
+from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform, batch_side
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import Step, make_task
 
@@ -54,7 +54,7 @@ def test_images_are_the_nearest_pixels_and_boxes_the_same_shares():
         raise Seen(*given)
 
     task = make_task(configured("MODEL.NAME", "rtdetr_small", "DATA.IMAGENET_STD", "[1,1,1]"))
-    samples = DetectionSamples(SHAPES, TrainingTransform(shortest=(96,), square=True), is_training=True)
+    samples = DetectionSamples(SHAPES, DetectionTrainingTransform(shortest=(96,), square=True), is_training=True)
     samples.noise = task.criterion.noise
     read = [samples.sample(index, np.random.default_rng(index)) for index in range(2)]
     collated = collate(read, noise=samples.noise)
@@ -84,7 +84,7 @@ def test_what_has_no_one_side_is_refused():
 def test_images_that_are_padded_are_refused_where_boxes_would_be_shares_of_the_padded_ones():
     words = "DATA.SQUARE False DATA.BATCH_SIDES [] MODEL.NAME rtdetr_small".split()
     task = make_task(configured(*words))
-    samples = DetectionSamples(SHAPES, TrainingTransform(shortest=(96,), square=True), is_training=True)
+    samples = DetectionSamples(SHAPES, DetectionTrainingTransform(shortest=(96,), square=True), is_training=True)
     samples.noise = task.criterion.noise
     wide, high = (samples.sample(index, np.random.default_rng(index)) for index in range(2))
     batch = task.collate([wide._replace(image=wide.image[:, :64]), high._replace(image=high.image[:, :, :64])])
@@ -110,7 +110,10 @@ def test_the_last_epochs_are_without_the_strong_transforms():
     class Reading(np.random.Generator):
         epochs_left = 0
 
-    plain, strong = TrainingTransform(square=True), TrainingTransform(square=True, ssd=True, plain_epochs=2)
+    plain, strong = (
+        DetectionTrainingTransform(square=True),
+        DetectionTrainingTransform(square=True, ssd=True, plain_epochs=2),
+    )
     made = []
     for left, transform in ((0, plain), (0, strong), (1, strong), (2, strong)):
         generator = Reading(np.random.Philox(3))

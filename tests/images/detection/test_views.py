@@ -8,8 +8,8 @@ from PIL import Image
 from paddlevit_dist.images.detection.data.samples import collate, largest_side
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import (
-    EvaluationTransform,
-    TrainingTransform,
+    DetectionEvaluationTransform,
+    DetectionTrainingTransform,
     crop,
     evaluation_transform,
     fitted_size,
@@ -20,12 +20,12 @@ from paddlevit_dist.images.detection.data.transforms import (
     training_transform,
     whole_view,
 )
-from paddlevit_dist.images.detection.prediction import AsEvaluated
+from paddlevit_dist.images.detection.prediction import DetectionInput
 from paddlevit_dist.images.run_lengths import decode
 from paddlevit_dist.settings import load
 
 SHAPES = SyntheticShapes(None, "train", None, sides=(30, 90), per_image=(1, 5))
-FINE = TrainingTransform(
+FINE = DetectionTrainingTransform(
     shortest=(40, 64, 96), longest=120, shortest_to_crop=(50, 70), crop_sides=(24, 60), colour_jitter=0.3
 )
 
@@ -113,7 +113,11 @@ def test_sizes_are_those_of_the_authors(size):
 @pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1), (2, 2)])
 def test_images_of_a_pixel_or_a_line_pass_both_recipes(size):
     image = Image.fromarray(np.zeros((*size, 3), np.uint8))
-    for transform in (FINE, TrainingTransform(shortest=(32,), longest=64), EvaluationTransform(64, 96)):
+    for transform in (
+        FINE,
+        DetectionTrainingTransform(shortest=(32,), longest=64),
+        DetectionEvaluationTransform(64, 96),
+    ):
         for seed in range(4):
             view = whole_view(image, np.array([[0.0, 0.0, size[1], size[0]]]), np.arange(1))
             result = transform(view, np.random.default_rng(seed))
@@ -135,7 +139,7 @@ def test_everything_random_comes_from_the_generator():
 
 def test_an_evaluation_changes_the_size_only():
     view, _ = view_of(0)
-    result = EvaluationTransform(60, 1000)(view, np.random.default_rng(0))
+    result = DetectionEvaluationTransform(60, 1000)(view, np.random.default_rng(0))
     assert min(result.size) == 60 and len(result.boxes) == len(view.boxes)
     assert np.allclose(result.boxes / result.image.size[0], view.boxes / view.image.size[0], atol=0.02)
 
@@ -159,7 +163,7 @@ def test_resizing_as_torchvision_is_interpolation_between_the_four_nearest_pixel
 def test_sides_are_rounded_as_torchvision_does(size, expected):
     for turned in (1, -1):
         assert fitted_size_of_torchvision(size[::turned], 800, 1333) == expected[::turned]
-    assert EvaluationTransform(800, 1333, "torchvision").resized(size) == expected
+    assert DetectionEvaluationTransform(800, 1333, "torchvision").resized(size) == expected
     assert fitted_size((427, 1280), 800, 1333) == (445, 1333)  # as DETR's authors round
 
 
@@ -167,7 +171,7 @@ def test_images_of_one_size_lose_their_proportions():
     words = ["-cfg=detr_shapes", "DETECTION.EVALUATE_AS", "one_size"]
     assert evaluation_transform(load(words).values).resized((480, 640)) == (48, 48)
     transform = evaluation_transform(load([*words, "DETECTION.EXPORT_SIZE", "[30, 50]"]).values)
-    image = AsEvaluated(transform)(Image.fromarray(np.zeros((20, 31, 3), np.uint8)), None).image
+    image = DetectionInput(transform)(Image.fromarray(np.zeros((20, 31, 3), np.uint8)), None).image
     assert image.shape == (3, 30, 50)
 
 
@@ -191,7 +195,7 @@ def test_levels_between_whole_ones_reach_the_batch():
     config = load(["TASK", "detection", "-cfg=mask_rcnn_resnet50_fpn_coco", "DATA.EVAL_SHORTEST_SIDE", "30"]).values
     transform = evaluation_transform(config)
     pixels = np.random.default_rng(0).integers(0, 256, (20, 31, 3), dtype=np.uint8)
-    samples = [AsEvaluated(transform)(Image.fromarray(one), None) for one in (pixels, pixels[:15])]
+    samples = [DetectionInput(transform)(Image.fromarray(one), None) for one in (pixels, pixels[:15])]
     images = collate(samples)["images"]
     assert images.dtype == np.float32 and images.shape == (2, 3, 30, 62) and (images[0, :, :, 46:] == 0).all()
     assert (images % 1 != 0).any()

@@ -7,7 +7,7 @@ from support.scene_inputs import SEMANTIC, inputs_of, recalled
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scenes import ScanNet
-from paddlevit_dist.points.prepare.listing import Choices
+from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader
@@ -37,7 +37,7 @@ def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
     write_points(raw / "fine.ply", columns)
     write_points(raw / "millimetres.ply", {**columns, **{axis: 1000 * columns[axis] for axis in "xyz"}})
     write_points(raw / "georeferenced.ply", {**columns, "y": columns["y"] + np.float32(5.4e6)})
-    reader = TableReader(Choices(CLASS_NAMES, label="none"))
+    reader = TableReader(SceneChoices(CLASS_NAMES, label="none"))
     prepared = prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1).remarks
     inputs = recalled(SemanticSegmentation, SEMANTIC).open_inputs([str(raw)], tmp_path)
     said = [line.removeprefix("note: ") for line in inputs.notices]

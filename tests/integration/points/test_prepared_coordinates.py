@@ -18,7 +18,7 @@ from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
 from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.points.prepare.formats import PthReader
-from paddlevit_dist.points.prepare.listing import Choices
+from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.registry import resolve
@@ -124,7 +124,7 @@ def test_scenes_without_any_class_are_told_and_not_left_as_a_store_without_class
     xyz, rgb = room(6)
     for name in "ab":
         write_ply(tmp_path / f"{name}.ply", xyz, rgb, label=np.full(6, np.nan, np.float32))
-    for reader in (TableReader(), TableReader(Choices(label="none"))):
+    for reader in (TableReader(), TableReader(SceneChoices(label="none"))):
         splits = reader.sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
         with pytest.raises(UserError, match="no point of any scene has a class: choose the property .* --label"):
             prepare_store(reader, splits, str(tmp_path), tmp_path / "out", workers=1)

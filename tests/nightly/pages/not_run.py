@@ -96,7 +96,8 @@ NOT_RUN = {
     "make demo PYTHON=/path/to/python3.11": "names a Python that is not here",
     "make lint": ITSELF,
     "make test": ITSELF,
-    "make test-long": ITSELF,
+    "make test-integration": ITSELF,
+    "make test-nightly": ITSELF,
     "make fuzz": ITSELF,
     "make accept": HOURS,
     "make accept-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs a row on a CPU",
@@ -140,7 +141,8 @@ IN_TEXT = {
 }
 
 # Pages without any command that a reader types: they name some, as what they explain.
-EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
+EXPLAINING = {"SECURITY.md", "docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
+
 _SESSIONS = tuple(
     f"docs/{name}.md"
     for name in "own_pictures library own_loop own_code machines detection segmentation leaks compare "

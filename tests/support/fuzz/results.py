@@ -5,7 +5,7 @@ from PIL import Image
 
 from paddlevit_dist.images import label_maps
 from paddlevit_dist.images.classification import result_scores, result_tables
-from paddlevit_dist.images.detection.evaluation.matching import Truth
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.evaluation.scored_files import AnnotationFile
 from paddlevit_dist.images.detection.evaluation.yolo_results import read_yolo
 from paddlevit_dist.points import scored_scenes
@@ -35,7 +35,7 @@ def _scored(scored):
 
 
 def read_table(folder):
-    truth = result_tables.Truth([f"p{row}.jpg" for row in range(9)], np.arange(9) % 3, _CLASSES, "truth")
+    truth = result_tables.ClassGroundTruth([f"p{row}.jpg" for row in range(9)], np.arange(9) % 3, _CLASSES, "truth")
     _scored(result_scores.score(str(folder / "results.csv"), truth))
 
 
@@ -47,7 +47,7 @@ def make_yolo(folder):
 
 
 def read_yolo_results(folder):
-    truth = Truth(np.zeros((0, 4)), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))
+    truth = BoxGroundTruth(np.zeros((0, 4)), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))
     sizes, first = np.array([[30, 40], [20, 50]]), np.zeros(3, np.int64)
     annotations = AnnotationFile("", [1, 2], sizes, [1, 2], ["x", "y"], truth, None, first, [], file_names=["a", "b"])
     results = read_yolo(str(folder), annotations, {0: 0, 1: 1})
@@ -65,7 +65,7 @@ def make_maps(folder):
 
 
 def read_maps(folder):
-    _scored(label_maps.score(str(folder / "true"), str(folder / "found"), label_maps.Rules()))
+    _scored(label_maps.score(str(folder / "true"), str(folder / "found"), label_maps.LabelMapRules()))
 
 
 def make_labels(folder):
@@ -96,5 +96,5 @@ def make_landmarks(folder):
 
 def read_landmarks(folder):
     positions = {name: np.zeros(3) for name in "abc"}
-    truth = [scored_landmarks.Placed(f"case{k}", "truth", positions) for k in range(3)]
+    truth = [scored_landmarks.VolumeLandmarks(f"case{k}", "truth", positions) for k in range(3)]
     _scored(scored_landmarks.score(str(folder / "landmarks.csv"), truth, "truth"))

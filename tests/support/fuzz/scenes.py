@@ -6,7 +6,7 @@ from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
 from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.points.prepare.formats import PthReader, format_in, reader_of
-from paddlevit_dist.points.prepare.listing import Choices
+from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.points.shapes.data import ModelNet40
@@ -123,7 +123,7 @@ def make_pointcept(folder):
 
 def read_scenes(folder):
     """As ``prepare scenes`` does, which finds out the format."""
-    _read_all(reader_of(format_in(str(folder)), Choices()), folder)
+    _read_all(reader_of(format_in(str(folder)), SceneChoices()), folder)
 
 
 def make_pth(folder):

@@ -4,7 +4,7 @@ import numpy as np
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
-from paddlevit_dist.volumes.dataset import Options
+from paddlevit_dist.volumes.dataset import VolumeOptions
 from paddlevit_dist.volumes.landmarks.dataset import Landmarks
 from paddlevit_dist.volumes.reading import list_volumes, parts_of, read_volume
 from support.volume_files import write_landmarks, write_series, write_volume
@@ -41,7 +41,7 @@ def make_data(folder):
 
 def read_data(folder):
     """As a training does, resampled."""
-    options = Options(spacing_mm=[1.0, 2.0, 1.5], landmark_units="voxel", max_voxels=1_000_000)
+    options = VolumeOptions(spacing_mm=[1.0, 2.0, 1.5], landmark_units="voxel", max_voxels=1_000_000)
     dataset = Landmarks(str(folder), "train", folder / "cache", options)
     for index in range(len(dataset)):
         decoded, points = dataset.read(index)

@@ -63,7 +63,7 @@ def test_any_damage_to_any_file_is_noticed_and_the_one_before_is_used(tmp_path, 
         how = "truncated"
     good, bad = save(tmp_path, 1, model), save(tmp_path, 2, model)
     damage(bad / name, how)
-    with pytest.raises(checkpoints.Damaged, match=name):
+    with pytest.raises(checkpoints.DamagedCheckpointError, match=name):
         checkpoints.verify(bad)
     said = []
     assert checkpoints.newest_good(tmp_path, said.append) == good

@@ -25,7 +25,7 @@ def write_group(folder, scores, settings=None, unfinished=(), **about) -> str:
     ]
     rows += [{"seed": 90 + n, "folder": f"seed_{n}", "state": state} for n, state in enumerate(unfinished)]
     described = {"task": "classification", "dataset": "digits", "score": "top-1", "more_is_better": True, **about}
-    groups.Group(str(folder), {**described, "settings": settings or SETTINGS}, rows).write()
+    groups.SeedGroup(str(folder), {**described, "settings": settings or SETTINGS}, rows).write()
     return str(folder)
 
 

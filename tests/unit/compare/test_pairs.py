@@ -11,11 +11,11 @@ from support.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
 
 from paddlevit_dist.compare import pairs, tables
-from paddlevit_dist.compare.pairs import Pair, compare, warnings
+from paddlevit_dist.compare.pairs import TablePair, compare, warnings
 from paddlevit_dist.compare.significance import mcnemar
 from paddlevit_dist.engine.confidence import Confidence, EvaluatedSamples, intervals_of
 from paddlevit_dist.images.detection.detections import Detections
-from paddlevit_dist.images.detection.evaluation.matching import Truth
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
@@ -40,7 +40,7 @@ def add_boxes(metrics, index: int, model: int) -> None:
     generator = np.random.default_rng(index)
     corners = generator.uniform(0, 50, (4, 2))
     boxes = np.concatenate([corners, generator.uniform(20, 60, (4, 2))], axis=1)
-    truth = Truth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
+    truth = BoxGroundTruth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
     noise = np.random.default_rng([index, model])
     moved = np.concatenate([corners, corners + boxes[:, 2:]], axis=1) + noise.normal(0, 2 + 2 * model, (4, 4))
     found = Detections(moved.astype(np.float32), noise.random(4).astype(np.float32), np.arange(4) % 2)
@@ -116,7 +116,7 @@ FIRST, SECOND = [0] * SAMPLES, [1] * SAMPLES
 def test_exchanged_answers_score_as_an_evaluation_of_both_models(tmp_path, kind):
     score = KINDS[kind][2][0]
     order = np.random.default_rng(4).permutation(SAMPLES)
-    pair = Pair.of(table_of(tmp_path / "a", kind, FIRST), table_of(tmp_path / "b", kind, SECOND, order))
+    pair = TablePair.of(table_of(tmp_path / "a", kind, FIRST), table_of(tmp_path / "b", kind, SECOND, order))
     swaps = np.random.default_rng(5).random((6, SAMPLES)) < 0.5
     swaps[0] = False
     for swap, found in zip(swaps, pair.swapped()(swaps)):

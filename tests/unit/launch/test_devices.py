@@ -1,4 +1,4 @@
-"""A user with several kinds of devices, or none, is told which is taken; only the table names a GPU to Paddle."""
+"""A user with several kinds of devices, or none, is told which is taken."""
 
 import os
 

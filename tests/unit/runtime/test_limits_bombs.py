@@ -26,7 +26,7 @@ from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
-from paddlevit_dist.volumes.dataset import Options
+from paddlevit_dist.volumes.dataset import VolumeOptions
 from paddlevit_dist.volumes.landmarks.dataset import Landmarks
 from paddlevit_dist.volumes.reading import read_header, read_volume
 
@@ -144,10 +144,10 @@ def test_too_many_voxels_name_the_key(tmp_path):
     path = write_volume(tmp_path / "train" / "case.npy", SMALL)
     write_landmarks(tmp_path / "train" / "case.json", {"nose": [1, 1, 1]})
     assert f"{path} has 3 x 4 x 5 voxels, above the limit of 59 in all; raise VOLUMES.MAX_VOXELS" in told(
-        Landmarks, str(tmp_path), "train", tmp_path / "cache", Options(max_voxels=59)
+        Landmarks, str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=59)
     )
-    assert len(Landmarks(str(tmp_path), "train", tmp_path / "cache", Options(max_voxels=60))) == 1
-    fine = Landmarks(str(tmp_path), "train", tmp_path / "cache", Options(spacing_mm=[1e-9, 1.0, 1.0]))
+    assert len(Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=60))) == 1
+    fine = Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(spacing_mm=[1e-9, 1.0, 1.0]))
     assert "at the spacing of 1e-09 x 1 x 1 mm (VOLUMES.SPACING_MM), above the limit" in told(fine.volume, 0)
 
 

@@ -9,7 +9,7 @@ from support.volume_files import world, write_volume
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, VolumeOptions
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
 
 HEADER = "# Markups fiducial file version = 4.11\n# CoordinateSystem = {}\n# columns = {}\n"
@@ -34,7 +34,7 @@ def in_space(space: str) -> list:
     return {"RAS": [x, y, z], "LPS": [-x, -y, z], "IJK": list(NOSE)}[space]
 
 
-def read(tmp_path, name: str, text: str) -> landmark_files.Listed:
+def read(tmp_path, name: str, text: str) -> landmark_files.FileLandmarks:
     (tmp_path / name).write_text(text, encoding="utf-8")
     return landmark_files.read(str(tmp_path / name))
 
@@ -55,7 +55,12 @@ def told(tmp_path, name: str, text: str) -> str:
 def test_the_file_says_its_world_whatever_the_volume_or_the_settings_say(tmp_path, suffix, spelling, space):
     write_volume(tmp_path / "train" / f"case{suffix}")
     (tmp_path / "train" / "case.fcsv").write_text(fcsv(row("nose", in_space(space)), space=spelling))
-    for options in (Options(), Options(world="ras"), Options(world="lps"), Options(landmark_units="voxel")):
+    for options in (
+        VolumeOptions(),
+        VolumeOptions(world="ras"),
+        VolumeOptions(world="lps"),
+        VolumeOptions(landmark_units="voxel"),
+    ):
         dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", options)
         points = dataset.points(0, dataset.volume(0).geometry)
         np.testing.assert_allclose(points, [NOSE[::-1]], atol=1e-4)
@@ -68,7 +73,7 @@ def test_markups_say_their_world_too_and_lps_is_their_default(tmp_path, suffix, 
     write_volume(tmp_path / "train" / f"case{suffix}")
     point = {"label": "nose", "position": in_space(stated.get("coordinateSystem", "LPS"))}
     (tmp_path / "train" / name).write_text(markups(point, **stated))
-    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", Options())
+    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
     np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
 
 
@@ -77,8 +82,8 @@ def test_an_fcsv_that_says_no_world_needs_to_be_told(tmp_path):
     text = f"# Markups fiducial file version = 4.3\n# columns = {COLUMNS}\n{row('nose', in_space('RAS'))}\n"
     (tmp_path / "train" / "case.fcsv").write_text(text)
     with pytest.raises(UserError, match="case.fcsv does not say its coordinate system; .* or set VOLUMES.WORLD"):
-        Landmarks(str(tmp_path), "train", tmp_path / "cache", Options())
-    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", Options(world="ras"))
+        Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
+    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(world="ras"))
     np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
 
 
@@ -87,7 +92,7 @@ def test_a_landmark_outside_is_told_and_where_it_would_lie_inside(tmp_path):
     (tmp_path / "train" / "case.fcsv").write_text(fcsv(row("nose", in_space("RAS")), space="LPS"))
     expected = "'nose' lies outside case.nii.gz: .* with x and y negated it would lie inside; the file says its coord"
     with pytest.raises(UserError, match=expected):
-        Landmarks(str(tmp_path), "train", tmp_path / "cache", Options())
+        Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
 
 
 def test_points_that_are_not_placed_are_missing(tmp_path):

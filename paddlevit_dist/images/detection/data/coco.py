@@ -20,7 +20,16 @@ from ...data.reading import SPLITS, existing_folder
 from ...run_lengths import outline
 from ..coco_files import CocoFile, Image, elements, segmentation_at
 from ..settings import DetectionSettings
-from .indexed_images import IMAGE, OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, fill_in
+from .indexed_images import (
+    IMAGE,
+    OBJECT,
+    VERSION,
+    AnnotationSource,
+    IndexedImages,
+    SourceFacts,
+    ensure_annotation_index,
+    fill_in,
+)
 
 _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "
@@ -228,7 +237,7 @@ def _digest(file: str, *decides: Any) -> bytes:
     return key.digest()
 
 
-def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str] = ()) -> Source:
+def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str] = ()) -> AnnotationSource:
     """The images, objects and categories of a file.
 
     Args:
@@ -259,8 +268,8 @@ def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str]
     if has_masks:
         coco.odd.note_all("object", "without a mask: the box is taken", objects["id"][objects["bytes"] == 0])
     names = [category.name for category in coco.categories.values()]
-    about = About(names, list(coco.categories), has_masks, coco.has_annotations, coco.odd.lines(), is_turned)
-    return Source(about, paths, images, owners, objects)
+    about = SourceFacts(names, list(coco.categories), has_masks, coco.has_annotations, coco.odd.lines(), is_turned)
+    return AnnotationSource(about, paths, images, owners, objects)
 
 
 def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> bytes:

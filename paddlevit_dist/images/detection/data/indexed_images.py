@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ....data.checked_files import Damaged, checked_file, map_verified, read_checked, write_array
+from ....data.checked_files import DamagedCacheError, checked_file, map_verified, read_checked, write_array
 from ....data.path_index import PathIndex, ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import map_array
@@ -40,7 +40,7 @@ OBJECT = np.dtype(
 )
 
 
-class About(NamedTuple):
+class SourceFacts(NamedTuple):
     """Facts about a source as a whole.
 
     Attributes:
@@ -59,7 +59,7 @@ class About(NamedTuple):
     is_turned: bool = False
 
 
-class Source(NamedTuple):
+class AnnotationSource(NamedTuple):
     """Contents of a source, ready to be written.
 
     Attributes:
@@ -69,7 +69,7 @@ class Source(NamedTuple):
         objects: rows of OBJECT, in the source's order.
     """
 
-    about: About
+    about: SourceFacts
     paths: list[bytes]
     images: np.ndarray
     owners: np.ndarray
@@ -78,13 +78,13 @@ class Source(NamedTuple):
     @classmethod
     def of(
         cls,
-        about: About,
+        about: SourceFacts,
         root: str,
         files: Sequence[str],
         stems: Sequence[str],
         sizes: np.ndarray,
         found: Sequence[np.ndarray],
-    ) -> "Source":
+    ) -> "AnnotationSource":
         """The source of images that come with a file of annotations each.
 
         Args:
@@ -114,7 +114,7 @@ class AnnotationIndex:
         self._stem = stem
         self.paths = PathIndex(f"{stem}.index")
         self.images, self.objects = (map_array(f"{stem}-{part}.npy") for part in ("images", "objects"))
-        self.about = About(**json.loads(read_checked(f"{stem}-about.json")))
+        self.about = SourceFacts(**json.loads(read_checked(f"{stem}-about.json")))
 
     def __reduce__(self) -> Any:
         return AnnotationIndex, (self._stem,)
@@ -130,7 +130,9 @@ class AnnotationIndex:
         return self.objects[first:end]
 
 
-def ensure_annotation_index(folder: Path, name: str, key: bytes, read_source: Callable[[], Source]) -> AnnotationIndex:
+def ensure_annotation_index(
+    folder: Path, name: str, key: bytes, read_source: Callable[[], AnnotationSource]
+) -> AnnotationIndex:
     """Open the index of a source, and build it first if ``folder`` has none or a damaged one.
 
     Args:
@@ -143,7 +145,7 @@ def ensure_annotation_index(folder: Path, name: str, key: bytes, read_source: Ca
     stem = str(Path(folder, f"{name}-{key.hex()[:16]}"))
     try:
         return _open(stem, key)
-    except (Damaged, UserError, OSError):  # absent, of another version, or damaged
+    except (DamagedCacheError, UserError, OSError):  # absent, of another version, or damaged
         _build(stem, Path(folder), name, key, read_source())
         return _open(stem, key)
 
@@ -155,7 +157,7 @@ def _open(stem: str, key: bytes) -> AnnotationIndex:
     return AnnotationIndex(stem)
 
 
-def _build(stem: str, folder: Path, name: str, key: bytes, source: Source) -> None:
+def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSource) -> None:
     order = np.argsort(source.owners, kind="stable")
     numbers = np.bincount(source.owners, minlength=len(source.images))
     images = np.zeros(len(source.images) + 1, IMAGE)

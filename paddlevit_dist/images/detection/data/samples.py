@@ -10,7 +10,7 @@ import numpy as np
 from ....runtime.errors import UserError
 from ....runtime.printing import one_line
 from ....tasks.sample_checks import BadSample
-from ...data.held_out import Part, of_row, write_rows
+from ...data.held_out import DatasetPart, of_row, write_rows
 from ...data.image_samples import ImageSamples, open_dataset
 from ...data.inspection import Inspection
 from ...data.odd_data import count
@@ -18,7 +18,7 @@ from ...run_lengths import decode
 from ..rtdetr.denoising import ContrastiveNoise, DrawnNoise
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, Data, DetectionSettings
 from .detection_dataset import Annotations, DetectionDataset
-from .transforms import Size, View, evaluation_transform, training_transform, whole_view
+from .transforms import DetectionView, Size, evaluation_transform, training_transform, whole_view
 
 SECONDS = "seconds"  # key of a batch of an evaluation: that reading its images took
 HOST = "__host__"  # key of a batch; lists, which no loader turns into tensors
@@ -32,7 +32,7 @@ EVALUATED_AS = {
 }
 
 
-class ImagesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have is the first one's
+class ImagesPart(DatasetPart, DetectionDataset):  # type: ignore[misc] # what both have is the first one's
     """Images of another dataset: those held out for validation, the others, those with something to learn, or all in
     another order. Pickled as that dataset and the name of a memory-mapped file of rows."""
 
@@ -173,7 +173,7 @@ class DetectionSamples(ImageSamples):
     def __init__(
         self,
         dataset: DetectionDataset,
-        transform: Callable[[View, np.random.Generator], View],
+        transform: Callable[[DetectionView, np.random.Generator], DetectionView],
         is_training: bool,
         with_masks: bool = False,
         group: int = 0,
@@ -212,7 +212,7 @@ class DetectionSamples(ImageSamples):
             time.perf_counter() - started,
         )
 
-    def _masks(self, view: View, annotations: Annotations, stored_size: tuple[int, int]) -> np.ndarray:
+    def _masks(self, view: DetectionView, annotations: Annotations, stored_size: tuple[int, int]) -> np.ndarray:
         masks = np.zeros((len(view.objects), *view.size), np.uint8)
         if annotations.masks is not None:
             for row, which in enumerate(view.objects.tolist()):

@@ -27,7 +27,7 @@ _DISTORTED = {"Brightness": 0.125, "Contrast": 0.5, "Color": 0.5, "Hue": 0.05}
 _CROPPED_BY_OVERLAP = 0.8
 
 
-class View(NamedTuple):
+class DetectionView(NamedTuple):
     """Part of an image, and the n objects seen in it.
 
     Attributes:
@@ -57,7 +57,7 @@ class View(NamedTuple):
         return seen
 
 
-def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> View:
+def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> DetectionView:
     """The image as it is stored, with boxes cut off at its edges and without those that lie outside.
 
     Args:
@@ -66,10 +66,10 @@ def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> Vi
     """
     corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)  # (n, 4)
     width, height = image.size
-    return _inside(View(image, corners, objects, np.arange(height), np.arange(width)))
+    return _inside(DetectionView(image, corners, objects, np.arange(height), np.arange(width)))
 
 
-def flip(view: View) -> View:
+def flip(view: DetectionView) -> DetectionView:
     """Mirrored left to right."""
     width = view.image.size[0]
     boxes = view.boxes[:, [2, 1, 0, 3]] * (-1, 1, -1, 1) + (width, 0, width, 0)
@@ -77,7 +77,7 @@ def flip(view: View) -> View:
     return view._replace(image=image, boxes=boxes, columns=view.columns[::-1])
 
 
-def resize(view: View, size: Size) -> View:
+def resize(view: DetectionView, size: Size) -> DetectionView:
     """Scaled to ``size``: the image with Pillow's bilinear filter as torchvision does, masks by nearest neighbours as
     torch does."""
     if size == view.size:
@@ -85,7 +85,7 @@ def resize(view: View, size: Size) -> View:
     return _scale(view, size, view.image.resize(size[::-1], Image.Resampling.BILINEAR))
 
 
-def resize_as_torchvision(view: View, size: Size) -> View:
+def resize_as_torchvision(view: DetectionView, size: Size) -> DetectionView:
     """Scaled as torchvision's detectors scale their input: between the four nearest pixels, however small the result,
     and without rounding to whole levels."""
     pixels = np.asarray(view.image, np.float32)
@@ -94,10 +94,10 @@ def resize_as_torchvision(view: View, size: Size) -> View:
     return _scale(view, size, pixels)
 
 
-def _scale(view: View, size: Size, image: Any) -> View:
+def _scale(view: DetectionView, size: Size, image: Any) -> DetectionView:
     (height, width), (new_height, new_width) = view.size, size
     scale = np.array([new_width / width, new_height / height] * 2)
-    return View(
+    return DetectionView(
         image,
         view.boxes * scale,
         view.objects,
@@ -106,12 +106,12 @@ def _scale(view: View, size: Size, image: Any) -> View:
     )
 
 
-def crop(view: View, top: int, left: int, size: Size) -> View:
+def crop(view: DetectionView, top: int, left: int, size: Size) -> DetectionView:
     """The part of ``size`` with this upper left corner, which lies inside; boxes are cut off at its edges and those
     outside are left out."""
     height, width = size
     return _inside(
-        View(
+        DetectionView(
             view.image.crop((left, top, left + width, top + height)),
             view.boxes - (left, top, left, top),
             view.objects,
@@ -121,7 +121,7 @@ def crop(view: View, top: int, left: int, size: Size) -> View:
     )
 
 
-def zoom_out(view: View, generator: np.random.Generator) -> View:
+def zoom_out(view: DetectionView, generator: np.random.Generator) -> DetectionView:
     """The image somewhere on a black one with sides up to four times as long."""
     (height, width), larger = view.size, generator.uniform(1.0, _MOST_ZOOM)
     size = int(height * larger), int(width * larger)
@@ -132,10 +132,10 @@ def zoom_out(view: View, generator: np.random.Generator) -> View:
         np.pad(own, (before, whole - before - len(own)), constant_values=-1)
         for own, before, whole in zip((view.rows, view.columns), (top, left), size)
     )
-    return View(image, view.boxes + (left, top, left, top), view.objects, rows, columns)
+    return DetectionView(image, view.boxes + (left, top, left, top), view.objects, rows, columns)
 
 
-def crop_by_overlap(view: View, generator: np.random.Generator) -> View:
+def crop_by_overlap(view: DetectionView, generator: np.random.Generator) -> DetectionView:
     """A part with 0.3 to 1 times each side, in which at least one object's middle lies and which overlaps some such
     object by a share that is drawn; objects whose middle is outside are left out. Where none is found, and for the
     share 1, the whole view."""
@@ -184,7 +184,7 @@ def _shift_hue(image: Image.Image, turns: float) -> Image.Image:
     return Image.merge("HSV", (hue, saturation, value)).convert("RGB")
 
 
-def _inside(view: View) -> View:
+def _inside(view: DetectionView) -> DetectionView:
     height, width = view.size
     boxes = np.clip(view.boxes, 0, (width, height, width, height))
     is_seen = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
@@ -212,7 +212,7 @@ def fitted_size_of_torchvision(size: Size, shortest: int, longest: int) -> Size:
 
 
 @dataclass(frozen=True)
-class EvaluationTransform:
+class DetectionEvaluationTransform:
     """Resize so that the shorter side is ``shortest``, or less where the longer one would pass ``longest``.
 
     Attributes:
@@ -225,7 +225,7 @@ class EvaluationTransform:
     how: str = PILLOW
     size: Size | None = None
 
-    def __call__(self, view: View, generator: np.random.Generator) -> View:
+    def __call__(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
         """The resized view; nothing is random."""
         resized = resize_as_torchvision if self.how == TORCHVISION else resize
         return resized(view, self.resized(view.size))
@@ -239,7 +239,7 @@ class EvaluationTransform:
 
 
 @dataclass(frozen=True)
-class TrainingTransform:
+class DetectionTrainingTransform:
     """Perhaps SSD's transforms; mirror, perhaps crop, resize, change colours.
 
     Attributes:
@@ -265,7 +265,7 @@ class TrainingTransform:
     ssd: bool = False
     plain_epochs: int = 0
 
-    def __call__(self, view: View, generator: np.random.Generator) -> View:
+    def __call__(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
         if self.ssd and not is_plain(getattr(generator, "epochs_left", None), self.plain_epochs):
             view = view._replace(image=distort_colours(view.image, generator))
             if generator.random() < 0.5:
@@ -284,7 +284,7 @@ class TrainingTransform:
             view = view._replace(image=ColorJitter(self.colour_jitter)(view.image, generator))
         return view
 
-    def _crop(self, view: View, generator: np.random.Generator) -> View:
+    def _crop(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
         shortest = _one_of(self.shortest_to_crop, generator)
         # The authors set no limit to the longer side here; a strip of 1 x 10,000 pixels needs one.
         view = resize(view, fitted_size(view.size, shortest, 10 * max(shortest, self.longest)))
@@ -310,9 +310,9 @@ def batch_side(data: Data, seed: int, update: int, epochs_left: int | None) -> i
     return _one_of(tuple(data.BATCH_SIDES), np.random.default_rng([seed, update]))
 
 
-def training_transform(data: Data) -> TrainingTransform:
+def training_transform(data: Data) -> DetectionTrainingTransform:
     """Make what the keys below DATA describe."""
-    return TrainingTransform(
+    return DetectionTrainingTransform(
         shortest=tuple(data.SHORTEST_SIDES),
         longest=data.LONGEST_SIDE,
         flip_probability=data.HORIZONTAL_FLIP,
@@ -326,11 +326,11 @@ def training_transform(data: Data) -> TrainingTransform:
     )
 
 
-def evaluation_transform(config: DetectionSettings) -> EvaluationTransform:
+def evaluation_transform(config: DetectionSettings) -> DetectionEvaluationTransform:
     """Make what the keys below DATA and DETECTION describe."""
     data = config.DATA
     size = export_size(config) if config.DETECTION.EVALUATE_AS == ONE_SIZE else None
-    return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE, size)
+    return DetectionEvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE, size)
 
 
 def export_size(config: DetectionSettings) -> Size:

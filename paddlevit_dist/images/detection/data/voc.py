@@ -20,7 +20,15 @@ from ...data.image_dataset import read_class_names
 from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
 from ..settings import EDGES, PIXELS, DetectionSettings
-from .indexed_images import OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, fill_in
+from .indexed_images import (
+    OBJECT,
+    VERSION,
+    AnnotationSource,
+    IndexedImages,
+    SourceFacts,
+    ensure_annotation_index,
+    fill_in,
+)
 
 _LARGEST_BYTES = 1 << 24
 _DIFFICULT = "marked as difficult: not learnt, and neither right nor wrong where found, as COCO treats crowds"
@@ -34,7 +42,7 @@ _LAYOUT = (
 )
 
 
-class Part(NamedTuple):
+class VocPart(NamedTuple):
     """Images and their annotations, of one year for example.
 
     Attributes:
@@ -119,7 +127,7 @@ class Voc(IndexedImages):
         return [os.path.relpath(path, self.root) for path in found if path not in read]
 
 
-def parts_of(root: str) -> list[Part]:
+def parts_of(root: str) -> list[VocPart]:
     """List what lies below a folder: one part, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
         found = [_part(folder, "")] if _part(folder, "") else []
@@ -129,11 +137,11 @@ def parts_of(root: str) -> list[Part]:
         if found:
             return found
     if any(file.lower().endswith(".xml") for file in names_in(root)):
-        return [Part(root, root, None, os.path.basename(root))]
+        return [VocPart(root, root, None, os.path.basename(root))]
     return []
 
 
-def _part(folder: str, name: str) -> Part | None:
+def _part(folder: str, name: str) -> VocPart | None:
     shown = name or os.path.basename(folder)
     annotations = _first_there(folder, VOC_ANNOTATIONS)
     if annotations and any(file.lower().endswith(".xml") for file in names_in(annotations)[:50]):
@@ -141,9 +149,9 @@ def _part(folder: str, name: str) -> Part | None:
         lists = lists if os.path.isdir(lists) else os.path.join(folder, "ImageSets")
         images = _first_there(folder, VOC_IMAGES) or folder
         has_lists = any(file.endswith(".txt") for file in names_in(lists)) if os.path.isdir(lists) else False
-        return Part(annotations, images, lists if has_lists else None, shown)
+        return VocPart(annotations, images, lists if has_lists else None, shown)
     if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in names_in(folder)[:50]):
-        return Part(folder, folder, None, shown)
+        return VocPart(folder, folder, None, shown)
     return None
 
 
@@ -151,11 +159,11 @@ def _first_there(folder: str, names: tuple[str, ...]) -> str | None:
     return next((path for path in (os.path.join(folder, name) for name in names) if os.path.isdir(path)), None)
 
 
-def _xml_files(part: Part) -> list[str]:
+def _xml_files(part: VocPart) -> list[str]:
     return [name for name in names_in(part.annotations) if name.lower().endswith(".xml")]
 
 
-def _find_stems(parts: list[Part], split: str) -> list[tuple[Part, str]]:
+def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
     """The images of a split: the part and the name without suffix of each; none: nothing is called so."""
     words = SPLIT_WORDS.get(split, (split,))
     listed = [(part, os.path.join(part.lists, f"{word}.txt")) for part in parts if part.lists for word in words]
@@ -168,7 +176,7 @@ def _find_stems(parts: list[Part], split: str) -> list[tuple[Part, str]]:
     return [(part, name[: -len(".xml")]) for part in of_folders for name in _xml_files(part)]
 
 
-def _stems(root: str, split: str) -> list[tuple[Part, str]]:
+def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
     parts = parts_of(root)
     if not parts:
         raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
@@ -202,12 +210,12 @@ def _stem(name: str) -> str:
 
 def _read(
     root: str,
-    stems: list[tuple[Part, str]],
+    stems: list[tuple[VocPart, str]],
     annotated: list[str],
     names: list[str] | None,
     turned: bool | None,
     corners: str,
-) -> Source:
+) -> AnnotationSource:
     known: dict[str, int] = {}  # names of categories in the order in which they were met
     odd = OddData()
     images = {part.images: images_in(part.images) for part in dict.fromkeys(part for part, _ in stems)}
@@ -236,8 +244,8 @@ def _read(
     ordered = names if names is not None else sorted(known)
     if not ordered:
         raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")
-    about = About(ordered, list(range(1, len(ordered) + 1)), False, True, odd.lines(), is_turned)
-    source = Source.of(about, root, paths, [stem for _, stem in stems], sizes, found)
+    about = SourceFacts(ordered, list(range(1, len(ordered) + 1)), False, True, odd.lines(), is_turned)
+    source = AnnotationSource.of(about, root, paths, [stem for _, stem in stems], sizes, found)
     label_of = np.array([ordered.index(name) for name in known], dtype=np.int64)
     source.objects["label"] = label_of[source.objects["label"]]
     return source

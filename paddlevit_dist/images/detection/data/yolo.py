@@ -17,7 +17,15 @@ from ...data.reading import existing_folder
 from ...data.yolo_files import LAYOUT, description_of, find_folder, images_of, labels_of, names_of
 from ...run_lengths import outline
 from ..settings import DetectionSettings
-from .indexed_images import OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, measure
+from .indexed_images import (
+    OBJECT,
+    VERSION,
+    AnnotationSource,
+    IndexedImages,
+    SourceFacts,
+    ensure_annotation_index,
+    measure,
+)
 
 _SLACK = 0.01  # shares may pass 0 and 1 by so much: rounding
 _LARGEST_LABELS = 1 << 24
@@ -82,7 +90,7 @@ class Yolo(IndexedImages):
         return found
 
 
-def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> Source:
+def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> AnnotationSource:
     sizes = measure(images, turned)
     label_of = {number: label for label, number in enumerate(names)}
     odd = OddData()
@@ -96,8 +104,8 @@ def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> 
             continue
         found[position] = np.array(_rows(file, sizes[position].tolist(), label_of, odd), OBJECT)
     has_masks = any((rows["bytes"] > 0).any() for rows in found)
-    about = About(list(names.values()), list(names), has_masks, True, odd.lines())
-    return Source.of(about, root, images, stems(images), sizes, found)
+    about = SourceFacts(list(names.values()), list(names), has_masks, True, odd.lines())
+    return AnnotationSource.of(about, root, images, stems(images), sizes, found)
 
 
 def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: OddData) -> list[tuple[Any, ...]]:

@@ -38,7 +38,7 @@ class LayerLosses(NamedTuple):
     box: paddle.Tensor
     giou: paddle.Tensor
     classes: paddle.Tensor
-    matches: "Matches"
+    matches: "QueryMatches"
 
 
 class SetCriterion(Criterion):
@@ -163,7 +163,9 @@ class SetCriterion(Criterion):
         )
 
     @paddle.no_grad()
-    def match(self, logits: paddle.Tensor, boxes: paddle.Tensor, wanted: paddle.Tensor, targets: Targets) -> "Matches":
+    def match(
+        self, logits: paddle.Tensor, boxes: paddle.Tensor, wanted: paddle.Tensor, targets: Targets
+    ) -> "QueryMatches":
         """Match queries with objects, each image and each layer by itself. The host waits for the device once, for the
         costs of all layers.
 
@@ -193,7 +195,7 @@ class SetCriterion(Criterion):
             query_of[layer, image, columns] = rows
             object_of[layer, image, rows] = columns
             weight_of[layer, image, columns] = 1.0 if is_finite else np.nan
-        return Matches(query_of, weight_of, object_of, counts)
+        return QueryMatches(query_of, weight_of, object_of, counts)
 
     def _costs(
         self, logits: paddle.Tensor, boxes: paddle.Tensor, wanted: paddle.Tensor, labels: paddle.Tensor
@@ -215,7 +217,7 @@ class SetCriterion(Criterion):
         return F.softmax(logits, axis=-1)
 
     @staticmethod
-    def _on_device(matches: "Matches", queries: int) -> list[paddle.Tensor]:
+    def _on_device(matches: "QueryMatches", queries: int) -> list[paddle.Tensor]:
         """What was matched, in one transfer: the objects' places among the labels of all images, one more than M of
         each, int64 (L * N * Q,); the queries' among the boxes of all layers, int64, and the weights, (L * N * M,)."""
         layers, images, most = matches.query_of.shape
@@ -226,7 +228,7 @@ class SetCriterion(Criterion):
         return [*(place.astype("int64") for place in places), weights]
 
 
-class Matches(NamedTuple):
+class QueryMatches(NamedTuple):
     """Matched pairs of L layers and N images, with Q queries and at most M objects, in the host's memory.
 
     Attributes:

@@ -13,7 +13,7 @@ _OF_ONE = ("AP", "AP50", "AP75", "AR_100")
 _AT_ONCE = 256  # images whose scores are computed
 
 
-class Quality(NamedTuple):
+class ImageQuality(NamedTuple):
     """How well each image of a table went, at an IoU of 0.5.
 
     Attributes:
@@ -34,7 +34,7 @@ class Quality(NamedTuple):
         return order[mistakes[order] > 0][:most]
 
 
-def quality(table: MatchTable, least_score: float) -> Quality:
+def quality(table: MatchTable, least_score: float) -> ImageQuality:
     """How each image of a table went, by its detections that have at least this score."""
     bit = np.uint64(1) << np.uint64(_AT_50)
     counts = table.scores >= least_score
@@ -44,7 +44,7 @@ def quality(table: MatchTable, least_score: float) -> Quality:
     right, wrong = (np.bincount(images[which], minlength=number).astype(np.int64) for which in (found, false))
     missed = np.maximum(table.num_true - right, 0)
     total = 2 * right + wrong + missed
-    return Quality(right, wrong, missed, np.where(total > 0, 2 * right / np.maximum(total, 1), 1.0))
+    return ImageQuality(right, wrong, missed, np.where(total > 0, 2 * right / np.maximum(total, 1), 1.0))
 
 
 def image_columns(

@@ -26,7 +26,7 @@ _MOST_CLASSES = 1 << 16
 _NEVER = 1 - 1e-10  # the highest threshold, so that rounding cannot miss an IoU of 1; pycocotools has the same
 
 
-class Truth(NamedTuple):
+class BoxGroundTruth(NamedTuple):
     """The annotations of one image, nothing left out; also anything else that has these attributes.
 
     Attributes:
@@ -88,7 +88,7 @@ def match_found(
 
     Args:
         image_id: of the image; detections of equal score are ranked by it.
-        truth: as ``Truth``.
+        truth: as ``BoxGroundTruth``.
         num_classes: up to 65,536; detections whose label is not below are left out.
         max_detections: the last is how many are looked at in each class.
     """

@@ -16,7 +16,7 @@ from ...run_lengths import area_of, outline, runs_of, text_of
 from ..coco_files import LARGEST, CocoFile, Id, as_id, elements, in_order, segmentation_at, short
 from ..detections import BOXES, MASKS
 from .accumulation import GrowingTable, MatchTable
-from .matching import Candidates, Masks, Truth, match_found
+from .matching import BoxGroundTruth, Candidates, Masks, match_found
 
 _SHARES_SLACK, _SMALLEST_IMAGE = 0.05, 8  # shares may pass 0 and 1; an image of few pixels may have such boxes
 _FEWEST_BEYOND = 0.25  # of boxes anywhere in an image, three quarters
@@ -44,16 +44,16 @@ class AnnotationFile(NamedTuple):
     sizes: np.ndarray
     category_ids: list[Id]
     names: list[str]
-    truth: Truth
+    truth: BoxGroundTruth
     masks: list[bytes] | None
     first: np.ndarray
     notices: list[str]
     file_names: Sequence[str] = ()
 
-    def truth_of(self, image: int) -> Truth:
+    def truth_of(self, image: int) -> BoxGroundTruth:
         """The annotations of an image, by its position."""
         chosen = slice(self.first[image], self.first[image + 1])
-        return Truth(*(column[chosen] for column in self.truth))
+        return BoxGroundTruth(*(column[chosen] for column in self.truth))
 
     def masks_of(self, image: int) -> list[bytes]:
         """The masks of an image's annotations."""
@@ -100,7 +100,7 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
         coco.sizes[places],
         list(coco.categories),
         different_names({own: category.name for own, category in coco.categories.items()}),
-        Truth(boxes, np.array(coco.labels)[order], areas, np.array(coco.crowds, bool)[order]),
+        BoxGroundTruth(boxes, np.array(coco.labels)[order], areas, np.array(coco.crowds, bool)[order]),
         masks,
         np.searchsorted(np.sort(images), np.arange(len(image_ids) + 1)),
         [*coco.odd.lines(), *nothing],

@@ -20,7 +20,7 @@ from ..coco_files import Id
 from ..data.detection_dataset import DetectionDataset
 from ..data.yolo import box_and_area
 from ..detections import BOXES, MASKS
-from .matching import Truth
+from .matching import BoxGroundTruth
 from .scored_files import AnnotationFile, ResultFile, different_names
 
 _SUFFIX = ".txt"
@@ -60,7 +60,7 @@ def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) ->
         sizes,
         list(dataset.category_ids),
         different_names(names),
-        Truth(*columns),
+        BoxGroundTruth(*columns),
         masks,
         np.cumsum([0, *(len(one.labels) for one in found)]),
         list(dataset.notices),

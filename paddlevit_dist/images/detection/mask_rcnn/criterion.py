@@ -11,7 +11,7 @@ from ....runtime.transfers import read, to_device_together
 from ....tasks.task import Term
 from ..boxes import offsets, overlaps
 from ..detector import Criterion, Outputs, Targets
-from ..variants import Rules
+from ..variants import MaskRcnnRules
 from .region_heads import Regions, levels_of, roi_align, stand_in
 from .region_proposals import match, sample
 
@@ -28,7 +28,7 @@ class MaskRcnnCriterion(Criterion):
     their full number of samples, which leaves the masks, in which "reference" weighs images by their regions.
 
     Args:
-        anchor_beta, box_beta: where the loss of a regression turns from a square to a line; see ``Rules``.
+        anchor_beta, box_beta: where the loss of a regression turns from a square to a line; see ``MaskRcnnRules``.
         has_masks: whether the network has masks.
         normaliser: "global" or "reference".
         class_weight: of the regions' classes; 1 in the paper.
@@ -117,7 +117,9 @@ class RegionTargets(NamedTuple):
 
 
 @paddle.no_grad()
-def region_targets(proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, rules: Rules) -> RegionTargets:
+def region_targets(
+    proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, rules: MaskRcnnRules
+) -> RegionTargets:
     """Sample regions from the proposals (n, 4) of each image and from its objects themselves. The host waits for the
     device once, to know which were drawn.
 
@@ -143,7 +145,7 @@ def region_targets(proposals: Sequence[paddle.Tensor], targets: Targets, levels:
 
 
 def _draw(
-    proposals: paddle.Tensor, targets: Targets, image: int, rules: Rules
+    proposals: paddle.Tensor, targets: Targets, image: int, rules: MaskRcnnRules
 ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor, paddle.Tensor]:
     """Boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one image."""
     count = int(targets.box_counts[image])

@@ -24,7 +24,7 @@ from .. import key_names
 from ..boxes import inside, move_boxes
 from ..detections import Detections
 from ..detector import Criterion, Detector, Outputs, Targets, uniform, zeros
-from ..variants import FASTER_RCNN, MASK_RCNN, Rules
+from ..variants import FASTER_RCNN, MASK_RCNN, MaskRcnnRules
 from .criterion import MaskRcnnCriterion, mask_targets, region_targets
 from .region_heads import RegionHeads, paste, stand_in
 from .region_proposals import ProposalNetwork, suppress
@@ -101,7 +101,7 @@ _BODY = "backbone.body."
 _SHORTEST_SIDE_PX = 1e-2  # of a detection
 
 
-class Found(NamedTuple):
+class ImageDetections(NamedTuple):
     """Detections of one image, n of them, best first.
 
     Attributes:
@@ -129,8 +129,8 @@ class MaskRCNN(Detector):
         pyramid_channels: of the pyramid's maps.
         region_channels: width of the dense layers on a region.
         mask_channels: of the convolutions on a region before its mask's predictor.
-        rules: those of ``Rules`` that differ from its defaults, by name.
-        random_samples: that of ``Rules``, which a configuration can set.
+        rules: those of ``MaskRcnnRules`` that differ from its defaults, by name.
+        random_samples: that of ``MaskRcnnRules``, which a configuration can set.
         drop_path: rate of stochastic depth in the backbone's last block.
     """
 
@@ -166,7 +166,10 @@ class MaskRCNN(Detector):
                 f"Mask R-CNN needs maps of strides 4, 8, 16 and 32; {backbone} has {tuple(body.feature_strides)}: "
                 "choose another backbone, such as resnet50"
             )
-        self.rules, self.in_channels = Rules(**{"random_samples": random_samples, **(rules or {})}), body.in_channels
+        self.rules, self.in_channels = (
+            MaskRcnnRules(**{"random_samples": random_samples, **(rules or {})}),
+            body.in_channels,
+        )
         self.num_classes = num_classes
         self.backbone = PyramidBackbone(body, pyramid_channels, feature_norm)
         strides = self.backbone.strides
@@ -186,7 +189,7 @@ class MaskRCNN(Detector):
     ) -> Criterion:
         """See ``Detector.criterion``; ``losses`` may have ``normaliser`` and ``class_weight``."""
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
-        rules = Rules(**(chosen["rules"] or {}))
+        rules = MaskRcnnRules(**(chosen["rules"] or {}))
         return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))
 
     def forward(
@@ -244,7 +247,7 @@ class MaskRCNN(Detector):
 
     def _detect(self, maps: Sequence[paddle.Tensor], proposals: list[paddle.Tensor], sizes: paddle.Tensor) -> Outputs:
         heads, numbers = self.roi_heads, [len(boxes) for boxes in proposals]
-        found: list[Found | None] = [None] * len(proposals)
+        found: list[ImageDetections | None] = [None] * len(proposals)
         if sum(numbers):
             images = np.repeat(np.arange(len(numbers)), numbers)
             regions = heads.regions(paddle.concat([boxes for boxes in proposals if len(boxes)]), images)
@@ -259,7 +262,7 @@ class MaskRCNN(Detector):
                     found[image] = _choose(F.softmax(logits[part], axis=1), moved, self.rules)
         return self._join(maps, found, proposals[0])
 
-    def _join(self, maps: Sequence[paddle.Tensor], found: list[Found | None], like: paddle.Tensor) -> Outputs:
+    def _join(self, maps: Sequence[paddle.Tensor], found: list[ImageDetections | None], like: paddle.Tensor) -> Outputs:
         """The detections of all images with their masks."""
         numbers = [0 if of_image is None else len(of_image.boxes) for of_image in found]
         some, images = [one for one in found if one is not None], np.repeat(np.arange(len(numbers)), numbers)
@@ -267,8 +270,8 @@ class MaskRCNN(Detector):
             nowhere = stand_in(like)
             images = nowhere.images
             zero = paddle.zeros([1], dtype="int64")
-            some = [Found(nowhere.boxes, zero.astype(like.dtype), zero)]
-        outputs = {name: paddle.concat(list(values)) for name, values in zip(Found._fields, zip(*some))}
+            some = [ImageDetections(nowhere.boxes, zero.astype(like.dtype), zero)]
+        outputs = {name: paddle.concat(list(values)) for name, values in zip(ImageDetections._fields, zip(*some))}
         if self.learns_masks:
             regions = self.roi_heads.regions(outputs["boxes"], images)
             outputs["masks"] = F.sigmoid(self.roi_heads.masks(maps, regions, outputs["labels"] + 1))
@@ -328,7 +331,7 @@ class FasterRCNN(MaskRCNN):
     variants = FASTER_RCNN
 
 
-def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found | None:
+def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: MaskRcnnRules) -> ImageDetections | None:
     """The detections of an image, if it has any, from the scores (n, classes + 1) and the boxes (n, classes + 1, 4) of
     its regions."""
     scores, boxes = scores[:, 1:], boxes[:, 1:]  # without the background
@@ -342,4 +345,4 @@ def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found 
     places = paddle.gather(places, order)
     boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % classes
     kept = suppress(boxes, labels, rules.detection_overlap, rules.detections)
-    return Found(*(paddle.gather(values, kept) for values in (boxes, scores, labels)))
+    return ImageDetections(*(paddle.gather(values, kept) for values in (boxes, scores, labels)))

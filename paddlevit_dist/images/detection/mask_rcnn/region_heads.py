@@ -16,7 +16,7 @@ from ....runtime.transfers import constant, read, to_device, to_device_together
 from ...models.layers import Conv2D, Conv2DTranspose
 from ..boxes import areas
 from ..detector import dense, normal, single_or_double, zeros
-from ..variants import Rules
+from ..variants import MaskRcnnRules
 
 _LEVEL_EPSILON = 1e-6  # of torchvision: a side of exactly 2 x 224 belongs to the next level
 _CERTAIN = 0.5  # a pixel belongs to the object above this
@@ -213,7 +213,7 @@ class RegionHeads(nn.Layer):
         strides: Sequence[int],
         hidden: int,
         mask_channels: Sequence[int],
-        rules: Rules,
+        rules: MaskRcnnRules,
     ):
         super().__init__()
         self.strides, self.rules, self.hidden = tuple(strides), rules, hidden

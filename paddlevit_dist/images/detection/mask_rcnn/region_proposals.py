@@ -16,14 +16,14 @@ from ....runtime.transfers import constant, read
 from ...models.layers import Conv2D
 from ..boxes import inside, move_boxes, offsets, overlaps
 from ..detector import Targets, normal, single_or_double, zeros
-from ..variants import Rules
+from ..variants import MaskRcnnRules
 
 POSITIVE, NEGATIVE, NEITHER = 1, 0, -1
 _GOLDEN_RATIO = 0.6180339887498949  # its multiples, without their whole parts, are evenly distributed
 _BELOW_1 = 1 - 2.0**-20  # in float32 they may be rounded to 1
 
 
-class Matches(NamedTuple):
+class BoxTargets(NamedTuple):
     """Targets that n boxes are to learn.
 
     Attributes:
@@ -35,7 +35,7 @@ class Matches(NamedTuple):
     states: paddle.Tensor
 
 
-def match(overlap: paddle.Tensor, positive: float, negative: float, lowest: float | None = None) -> Matches:
+def match(overlap: paddle.Tensor, positive: float, negative: float, lowest: float | None = None) -> BoxTargets:
     """Match boxes to objects by their IoU.
 
     Args:
@@ -57,7 +57,7 @@ def match(overlap: paddle.Tensor, positive: float, negative: float, lowest: floa
         wanted = paddle.logical_and(most > 0, most >= lowest)
         closest = paddle.logical_and(overlap == most, wanted)  # (M, n)
         is_positive = paddle.logical_or(is_positive, closest.any(axis=0))
-    return Matches(objects, paddle.where(is_positive, paddle.full_like(states, POSITIVE), states))
+    return BoxTargets(objects, paddle.where(is_positive, paddle.full_like(states, POSITIVE), states))
 
 
 class Sampled(NamedTuple):
@@ -128,7 +128,7 @@ class ProposalNetwork(nn.Layer):
         strides: of the maps, as many as there are sizes of anchors.
     """
 
-    def __init__(self, channels: int, strides: Sequence[int], rules: Rules):
+    def __init__(self, channels: int, strides: Sequence[int], rules: MaskRcnnRules):
         super().__init__()
         self.strides, self.rules = tuple(strides), rules
         self.head = ProposalHead(channels, len(rules.anchor_ratios))

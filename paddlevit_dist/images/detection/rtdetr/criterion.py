@@ -15,7 +15,7 @@ from ....runtime.transfers import to_device
 from ....tasks.task import Term
 from ..boxes import corners, generalised_iou, iou, relative
 from ..detector import Outputs, Targets, single_or_double
-from ..detr.criterion import Matches, SetCriterion
+from ..detr.criterion import QueryMatches, SetCriterion
 from .denoising import PREFIX, ContrastiveNoise
 
 AUXILIARY, DENOISING = "_auxiliary", "_denoising"
@@ -45,7 +45,7 @@ def judged(outputs: Outputs, *others: str, prefix: str = "") -> Judged:
     return Judged(*parts)
 
 
-class Truth:
+class BatchGroundTruth:
     """The objects of N images, M in each, and one more that is none.
 
     Args:
@@ -173,15 +173,15 @@ class VarifocalCriterion(SetCriterion):
         """What is matched with objects: the decoder's layers, then the encoder's choice."""
         return judged(outputs, "encoder")
 
-    def matches(self, heads: Judged, targets: Targets) -> Matches:
+    def matches(self, heads: Judged, targets: Targets) -> QueryMatches:
         """The assignments of all heads; the one time that the host waits for the device."""
         boxes = relative(targets.boxes.astype(heads.boxes.dtype), targets.sizes)
         return self.match(heads.logits, heads.boxes, boxes, targets)
 
-    def layer_sums(self, outputs: Outputs, heads: Judged, targets: Targets, matches: Matches) -> Sums:
+    def layer_sums(self, outputs: Outputs, heads: Judged, targets: Targets, matches: QueryMatches) -> Sums:
         """Sums over the batch of each part: ``class``, ``box``, ``giou`` and ``iou`` (heads,), and those with
         ``_denoising`` (layers,), which are divided by the groups of their images."""
-        truth = Truth(targets, heads.boxes.dtype, self.num_classes)
+        truth = BatchGroundTruth(targets, heads.boxes.dtype, self.num_classes)
         wanted = truth.of(to_device(truth.rows(matches.object_of)))
         sums = {**self.class_sums(heads, wanted), **box_sums(heads.boxes, wanted)}
         if self.noise:

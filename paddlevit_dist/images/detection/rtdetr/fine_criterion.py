@@ -14,8 +14,18 @@ from ....runtime.transfers import is_on_gpu, to_device_together
 from ....tasks.task import Term
 from ..boxes import corners, iou
 from ..detector import Outputs, Targets, single_or_double
-from ..detr.criterion import Matches
-from .criterion import AUXILIARY, DENOISING, Judged, Sums, Truth, VarifocalCriterion, Wanted, box_sums, judged
+from ..detr.criterion import QueryMatches
+from .criterion import (
+    AUXILIARY,
+    DENOISING,
+    BatchGroundTruth,
+    Judged,
+    Sums,
+    VarifocalCriterion,
+    Wanted,
+    box_sums,
+    judged,
+)
 from .denoising import PREFIX
 from .distributions import Bins, bin_entropy, distillation
 
@@ -68,7 +78,7 @@ class FineCriterion(VarifocalCriterion):
         return terms
 
     def layer_sums(
-        self, outputs: Outputs, heads: Judged, targets: Targets, matches: Matches, union: np.ndarray | None = None
+        self, outputs: Outputs, heads: Judged, targets: Targets, matches: QueryMatches, union: np.ndarray | None = None
     ) -> Sums:
         """As ``VarifocalCriterion``, with ``fine`` (layers,), and ``distill`` (layers - 1,), which is divided already;
         and ``pairs``, of the union on an average device. Every rank must call this.
@@ -76,7 +86,7 @@ class FineCriterion(VarifocalCriterion):
         Args:
             union: int64 (N, Q), the object of each query in the union, M for none; None: ``union_of`` the matches.
         """
-        truth, own = Truth(targets, heads.boxes.dtype, self.num_classes), matches.object_of
+        truth, own = BatchGroundTruth(targets, heads.boxes.dtype, self.num_classes), matches.object_of
         union = union_of(own, truth.most) if union is None else union
         number = np.array([(union < truth.most).sum()])
         rows, shared_rows, pairs = to_device_together(truth.rows(own).ravel(), truth.rows(union).ravel(), number)

@@ -19,7 +19,7 @@ from ...data.annotated_files import readable, stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
 from ...data.label_pixels import LabelPixels, numbers_in, numbers_of, read_label_file
-from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, Found, find_layout, folders_of, pairs_of
+from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, MatchedLayout, find_layout, folders_of, pairs_of
 from ...data.outline_files import draw, labelme_files, labelme_names, list_outlines, read_drawing
 from ...data.reading import (
     Reading,
@@ -41,7 +41,7 @@ _BACKGROUND = ("background", "_background_")
 _MOST_UNLISTED = 200  # classes that nobody has listed
 
 
-class Choices(NamedTuple):
+class LabelChoices(NamedTuple):
     """The configuration's words on labels: DATA.CLASS_LIST, REDUCE_ZERO_LABEL, UNLABELLED and EXIF_ROTATE."""
 
     class_list: str | None = None
@@ -70,7 +70,7 @@ class LabelMaps(SegmentationDataset):
         split: str,
         cache_folder: Path,
         name: str | None = None,
-        choices: Choices = Choices(),  # noqa: B008
+        choices: LabelChoices = LabelChoices(),  # noqa: B008
     ) -> None:
         """Serve ``split``.
 
@@ -104,7 +104,7 @@ class LabelMaps(SegmentationDataset):
     @classmethod
     def open(cls, config: SegmentationSettings, split: str, cache_folder: Path) -> "LabelMaps":
         data = config.DATA
-        choices = Choices(data.CLASS_LIST, data.REDUCE_ZERO_LABEL, data.UNLABELLED == "ignored", data.EXIF_ROTATE)
+        choices = LabelChoices(data.CLASS_LIST, data.REDUCE_ZERO_LABEL, data.UNLABELLED == "ignored", data.EXIF_ROTATE)
         return cls(data.DATA_PATH, split, cache_folder, data.DATASET, choices)
 
     def __len__(self) -> int:
@@ -171,7 +171,7 @@ class LabelMaps(SegmentationDataset):
             self.describe(index), f"has {sizes[0]} pixels (width x height), but {file} has {sizes[1]}; {remedy}"
         )
 
-    def _maps(self, found: Found, cache_folder: Path, choices: Choices) -> _Files:
+    def _maps(self, found: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _Files:
         pairs = pairs_of(found, self.split)
         self.notices += pairs.notices
         if self._kind == PANOPTIC:
@@ -203,7 +203,7 @@ class LabelMaps(SegmentationDataset):
             self.notices.append(f"{len(kept)} classes of {classes.file}: {shorten(', '.join(self.class_names), 80)}")
         return _Files(pairs.images, pairs.labels, [b""] * len(pairs.labels))
 
-    def _count_classes(self, found: Found, listed: ClassList | None, cache_folder: Path) -> ClassList:
+    def _count_classes(self, found: MatchedLayout, listed: ClassList | None, cache_folder: Path) -> ClassList:
         """Classes by the numbers in all label maps, of all splits: whether two classes are 0 and 255, and which classes
         there are where nothing lists them."""
         files = []
@@ -232,7 +232,7 @@ class LabelMaps(SegmentationDataset):
             self.notices.append(f"all label maps have 0 and 255 only: 255 is the second class, {listed.names[1]}")
         return listed._replace(numbers=numbers, is_numbered=True)
 
-    def _drawings(self, found: Found, cache_folder: Path, choices: Choices) -> _Files:
+    def _drawings(self, found: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _Files:
         listed = list_outlines(self._kind, self.root, self.split)
         names, spelt = listed.names, listed.spelt
         if names is None or choices.class_list is not None:
@@ -243,7 +243,7 @@ class LabelMaps(SegmentationDataset):
         self._name(names, spelt, choices)
         return _Files(listed.images, listed.files, [b""] * len(listed.files))
 
-    def _name(self, names: Sequence[str], spelt: Sequence[str], choices: Choices) -> None:
+    def _name(self, names: Sequence[str], spelt: Sequence[str], choices: LabelChoices) -> None:
         """Classes of outlines; ``spelt`` is what their files call them. What is outside of all outlines is the class
         "background", which comes first unless it is listed, or has no class."""
         background = next((name for name in names if name in _BACKGROUND), None)
@@ -258,7 +258,7 @@ class LabelMaps(SegmentationDataset):
             self.notices.append("points and lines among the outlines have no pixels and are left out")
 
 
-def _classes_of(found: Found, choices: Choices) -> ClassList | None:
+def _classes_of(found: MatchedLayout, choices: LabelChoices) -> ClassList | None:
     """Read what the configuration, the published set or a file in the folder lists; None: nothing does."""
     layout, top = found
     if choices.class_list is not None:

@@ -95,7 +95,7 @@ def test_the_table_of_imagenet_has_its_classes_in_their_order():
 def test_classes_are_drawn_as_bars_beside_the_first_images_only(tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_MOST_IMAGES", 2)
     given = GivenImages([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", Reading())
-    outputs = prediction.ClassWriter(tmp_path, given, ["n02510455", "bee"])
+    outputs = prediction.ImageClassWriter(tmp_path, given, ["n02510455", "bee"])
     for index in range(3):
         assert outputs.write(index, np.array([0.25, 0.75])) == {}
     (line,) = outputs.finish([])

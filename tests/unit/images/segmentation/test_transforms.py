@@ -7,8 +7,8 @@ from PIL import Image
 
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
 from paddlevit_dist.images.segmentation.transforms import (
-    EvaluationTransform,
-    TrainingTransform,
+    SegmentationEvaluationTransform,
+    SegmentationTrainingTransform,
     with_other_colours,
     with_own,
 )
@@ -19,7 +19,7 @@ from paddlevit_dist.tasks.sample_checks import BadSample
 PADDING = (1, 2, 3)
 
 
-def transform(**options) -> TrainingTransform:
+def transform(**options) -> SegmentationTrainingTransform:
     plain = {
         "own": (),
         "shortest": None,
@@ -32,7 +32,7 @@ def transform(**options) -> TrainingTransform:
         "is_photometric": False,
         "padding": PADDING,
     }
-    return TrainingTransform(**{**plain, **options})
+    return SegmentationTrainingTransform(**{**plain, **options})
 
 
 def drawn_images(height=30, width=40, seed=0):
@@ -170,12 +170,14 @@ def test_colours_change_within_the_published_ranges():
 
 def test_an_evaluation_sees_the_fitted_size_in_multiples():
     drawn_image, _ = drawn_images(30, 50)
-    assert EvaluationTransform()(drawn_image).shape == (3, 30, 50)
-    np.testing.assert_array_equal(EvaluationTransform()(drawn_image), np.asarray(drawn_image).transpose(2, 0, 1))
-    assert EvaluationTransform(60, 90)(drawn_image).shape == (3, 54, 90)
-    assert EvaluationTransform(60, 90, 32)(drawn_image).shape == (3, 64, 96)
+    assert SegmentationEvaluationTransform()(drawn_image).shape == (3, 30, 50)
+    np.testing.assert_array_equal(
+        SegmentationEvaluationTransform()(drawn_image), np.asarray(drawn_image).transpose(2, 0, 1)
+    )
+    assert SegmentationEvaluationTransform(60, 90)(drawn_image).shape == (3, 54, 90)
+    assert SegmentationEvaluationTransform(60, 90, 32)(drawn_image).shape == (3, 64, 96)
     twice = cv2.resize(cv2.resize(np.asarray(drawn_image), (90, 54)), (96, 64))  # as AlignedResize: two steps
-    found = EvaluationTransform(60, 90, 32, "opencv")(drawn_image).transpose(1, 2, 0)
+    found = SegmentationEvaluationTransform(60, 90, 32, "opencv")(drawn_image).transpose(1, 2, 0)
     assert np.abs(found.astype(int) - twice).max() <= 2
 
 

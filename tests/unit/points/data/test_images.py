@@ -7,7 +7,7 @@ from support.small_scenes import scene
 from paddlevit_dist.points.data.images import UNLABELLED, draw, sheet
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLOURS
-from paddlevit_dist.points.segmentation.task import ClassWriter
+from paddlevit_dist.points.segmentation.task import SceneClassWriter
 
 
 def colours_of(image):
@@ -30,7 +30,7 @@ def test_truth_is_on_the_left_of_the_prediction(tmp_path):
     room = scene(400)
     true = np.where(room.semantic < 10, room.semantic, -100)
     predicted = np.full(400, 17)  # nothing but sinks
-    writer = ClassWriter(tmp_path, SceneSamples([room], (), "first"), CLASS_NAMES)
+    writer = SceneClassWriter(tmp_path, SceneSamples([room], (), "first"), CLASS_NAMES)
     names = writer.write_scene(room, predicted, true)
     assert sorted(names) == ["a.ply", "a.png", "a.txt"]
     image = np.asarray(Image.open(tmp_path / "a.png"))

@@ -13,7 +13,7 @@ from support.raw_scenes import legacy, pointgroup_arrays, points_of, write_scann
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, from_nyu40
 from paddlevit_dist.points.prepare.formats import PthReader, load_arrays
-from paddlevit_dist.points.prepare.listing import Choices, RawScene
+from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.runtime.errors import UserError
@@ -99,9 +99,9 @@ def test_scannet200_has_the_classes_of_objects(raw, tmp_path):
     with pytest.raises(
         UserError, match=r"scannetv2-labels.combined.tsv cannot be read: .*ScanNet's script \(--label_map\)"
     ):
-        ScanNetReader(Choices(two_hundred=True)).sources(str(raw), no_lists())
+        ScanNetReader(SceneChoices(two_hundred=True)).sources(str(raw), no_lists())
     (raw / "scannetv2-labels.combined.tsv").write_text(f"id\traw_category\tcategory\n{rows}")
-    reader = ScanNetReader(Choices(two_hundred=True))
+    reader = ScanNetReader(SceneChoices(two_hundred=True))
     source = reader.sources(str(raw), no_lists())["train"][0]
     scene, folder = reader.read(source), raw / "scans" / source.name
     segments = json.loads((folder / f"{source.name}_vh_clean_2.0.010000.segs.json").read_text())["segIndices"]
@@ -215,13 +215,13 @@ def test_a_ply_scene_with_label_and_instance_under_any_name(tmp_path):
     columns = points_of(6)
     classes, objects = np.array([0, 2, -1, 7, 2, 1], np.float32), np.array([50, 9, -1, 9, 50, 7], np.int32)
     write_points(path, {**columns, "kind": classes, "thing": objects})
-    scene = TableReader(Choices(label="kind", instance="thing", ignore_label=7)).read(ply_source(path))
+    scene = TableReader(SceneChoices(label="kind", instance="thing", ignore_label=7)).read(ply_source(path))
     assert scene.semantic.tolist() == [0, 2, -100, -100, 2, 1]
     assert scene.instance.tolist() == [2, 1, -100, 1, 2, 0]
     write_points(path, {**columns, "scalar_label": classes, "object_id": objects})
     known = TableReader().read(ply_source(path))
     assert known.semantic.tolist() == [0, 2, -100, 7, 2, 1] and known.instance.tolist() == scene.instance.tolist()
-    bare = TableReader(Choices(instance="none")).read(ply_source(path))
+    bare = TableReader(SceneChoices(instance="none")).read(ply_source(path))
     assert set(bare.instance) == {-100} and bare.semantic.tolist() == known.semantic.tolist()
 
 
@@ -239,7 +239,7 @@ def test_which_of_several_label_properties_was_taken_is_told(tmp_path):
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [0, 1, 1]
     (line,) = reader.remarks
     assert "(label, classification): 'label' is taken; choose another with --label" in line
-    reader = TableReader(Choices(label="classification"))
+    reader = TableReader(SceneChoices(label="classification"))
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [2, 5, 1] and reader.remarks == []
 
 
@@ -258,7 +258,7 @@ def test_colors_of_other_names_and_types(tmp_path):
         write_points(path, {**columns, **dict(zip(names, values))})
         assert np.array_equal(TableReader().read(ply_source(path)).rgb, bytes_)
     write_points(path, columns)
-    assert np.unique(TableReader(Choices(grey=True)).read(ply_source(path)).rgb).tolist() == [128]
+    assert np.unique(TableReader(SceneChoices(grey=True)).read(ply_source(path)).rgb).tolist() == [128]
 
 
 def with_value(name, position, value):
@@ -296,7 +296,7 @@ def test_what_is_wrong_with_a_ply_scene_is_told_in_one_line(tmp_path, columns, m
     path = tmp_path / "room.ply"
     write_points(path, columns)
     with pytest.raises(UserError, match=message) as error:
-        TableReader(Choices(("a", "b", "c"))).read(ply_source(path))
+        TableReader(SceneChoices(("a", "b", "c"))).read(ply_source(path))
     assert "\n" not in str(error.value) and str(path) in str(error.value)
 
 
@@ -304,7 +304,7 @@ def test_points_that_are_not_finite_are_left_out_with_their_labels_and_counted(t
     columns = {**with_value("z", 3, np.inf), "label": np.array([0, 1, 2, 7, 1], np.int32)}
     columns["x"][1] = np.nan
     write_points(tmp_path / "room.ply", columns)
-    reader = TableReader(Choices(("a", "b", "c")))
+    reader = TableReader(SceneChoices(("a", "b", "c")))
     scene = reader.read(ply_source(tmp_path / "room.ply"))
     assert scene.semantic.tolist() == [0, 2, 1] and scene.left_out == (1, 3)
     assert np.isfinite(scene.xyz).all() and len(scene.rgb) == 3
@@ -315,7 +315,7 @@ def test_scenes_without_labels_can_be_prepared_and_test_scenes_need_none(tmp_pat
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
         write_points(tmp_path / split / f"{split}_room.ply", points_of(3))
-    splits = TableReader(Choices(label="none")).sources(str(tmp_path), no_lists())
+    splits = TableReader(SceneChoices(label="none")).sources(str(tmp_path), no_lists())
     assert not splits["train"][0].labelled and set(TableReader().read(splits["train"][0]).semantic) == {-100}
     splits = TableReader().sources(str(tmp_path), no_lists())
     assert splits["train"][0].labelled and not splits["test"][0].labelled

@@ -6,7 +6,7 @@ import pytest
 
 from paddlevit_dist import create_model, settings
 from paddlevit_dist.points.data.ply import write_points
-from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, Shape, parse_off, read_shape, sample_mesh
+from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, SampledShape, parse_off, read_shape, sample_mesh
 from paddlevit_dist.points.shapes.solids import SyntheticSolids, turn_line
 from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, draw_shape, sample_of
 from paddlevit_dist.points.sparse import SparseTensor
@@ -137,7 +137,7 @@ def test_points_of_every_format_of_scenes_are_the_same_shape(tmp_path):
     columns = {name: np.ascontiguousarray(column) for name, column in zip(("x", "y", "z", "nx", "ny", "nz"), rows.T)}
     write_points(tmp_path / "c.ply", columns)
     keys = keys_of("SHAPES.FEATURES", "[xyz, normals]", "SHAPES.POINTS", "3000").SHAPES
-    expected = sample_of(Shape(xyz, normals, -1), keys)
+    expected = sample_of(SampledShape(xyz, normals, -1), keys)
     for name in ("a.xyz", "b.npy", "c.ply"):
         found = sample_of(read_shape(str(tmp_path / name)), keys)
         np.testing.assert_allclose(found.features, expected.features, atol=1e-5)
@@ -146,7 +146,7 @@ def test_points_of_every_format_of_scenes_are_the_same_shape(tmp_path):
 def test_the_points_that_are_evaluated_come_from_the_whole_scan():
     along = np.linspace(0, 1, 5_000)
     xyz = np.stack([np.r_[along, 0 * along], np.r_[0 * along, along], np.zeros(10_000)], axis=1)  # as it is scanned
-    found = sample_of(Shape(xyz, None, 0), keys_of("SHAPES.POINTS", "200").SHAPES)
+    found = sample_of(SampledShape(xyz, None, 0), keys_of("SHAPES.POINTS", "200").SHAPES)
     assert (np.ptp(found.features, axis=0)[:2] > 1).all()
 
 
@@ -168,7 +168,7 @@ def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_gener
     with pytest.raises(BadSample, match="names normals, which this shape has not"):
         sample_of(shape._replace(normals=None), keys)
     with pytest.raises(BadSample, match="no points"):
-        sample_of(Shape(np.zeros((0, 3), np.float32), None, 0), keys)
+        sample_of(SampledShape(np.zeros((0, 3), np.float32), None, 0), keys)
 
 
 def test_a_line_that_turns_makes_a_closed_solid():

@@ -10,7 +10,7 @@ from support.volume_files import AFFINE, voxels, world, write_landmarks, write_v
 from paddlevit_dist.engine.compatibility import Compatibility
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, VolumeOptions
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.phantoms import NAMES, SyntheticLandmarks
 
@@ -26,7 +26,7 @@ def folder_of(tmp_path, suffix=".nii.gz", **positions):
 
 
 def built(folder, **options) -> Landmarks:
-    return Landmarks(str(folder), "train", folder / "cache", Options(**options))
+    return Landmarks(str(folder), "train", folder / "cache", VolumeOptions(**options))
 
 
 def told(folder, **options) -> str:
@@ -82,7 +82,10 @@ def test_resampling_keeps_landmarks_in_place(tmp_path):
 
 
 def test_bad_folders_are_told(tmp_path):
-    assert "needs -data_path" in pytest.raises(UserError, Landmarks, None, "train", tmp_path, Options()).value.args[0]
+    assert (
+        "needs -data_path"
+        in pytest.raises(UserError, Landmarks, None, "train", tmp_path, VolumeOptions()).value.args[0]
+    )
     assert "is not a folder" in told(tmp_path)
     (tmp_path / "train").mkdir()
     assert "holds no volumes" in told(tmp_path)
@@ -116,16 +119,16 @@ def test_names_that_are_not_asked_for_are_told(tmp_path):
 
 
 def test_phantoms_are_the_same_each_time_and_differ_from_each_other():
-    first, second = (SyntheticLandmarks(None, "train", None, Options()) for _ in range(2))
+    first, second = (SyntheticLandmarks(None, "train", None, VolumeOptions()) for _ in range(2))
     assert np.array_equal(first.volume(3).array, second.volume(3).array)
     assert not np.array_equal(first.volume(3).array, first.volume(4).array)
-    val = SyntheticLandmarks(None, "val", None, Options())
+    val = SyntheticLandmarks(None, "val", None, VolumeOptions())
     assert not np.array_equal(first.volume(0).array, val.volume(0).array)
     assert (len(first), len(val)) == (96, 24)
 
 
 def test_phantoms_have_their_landmarks_where_they_say():
-    dataset = SyntheticLandmarks(None, "val", None, Options())
+    dataset = SyntheticLandmarks(None, "val", None, VolumeOptions())
     at = {name: [] for name in NAMES}
     missing = 0
     for index in range(len(dataset)):

@@ -16,7 +16,7 @@ from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import EvaluationStep
 from paddlevit_dist.volumes import landmark_files
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, VolumeOptions
 
 STRAIGHT = np.diag([1.0, 1.5, 2.0, 1.0])
 STRAIGHT[:3, 3] = [-7.0, -9.0, 31.0]
@@ -56,7 +56,7 @@ def write_head(folder: Path, case: str, suffix: str, affine: np.ndarray = AFFINE
 
 
 def built(folder: Path, split: str = "train", **options: Any) -> Landmarks:
-    return Landmarks(str(folder), split, folder / "cache", Options(**options))
+    return Landmarks(str(folder), split, folder / "cache", VolumeOptions(**options))
 
 
 @pytest.mark.parametrize("affine", [STRAIGHT, AFFINE], ids=["straight", "oblique"])

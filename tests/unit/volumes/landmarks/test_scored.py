@@ -14,7 +14,7 @@ from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import Entry
 from paddlevit_dist.volumes.geometry import Geometry
-from paddlevit_dist.volumes.landmarks.predictions import FoundLandmarks, LandmarkWriter, Truth
+from paddlevit_dist.volumes.landmarks.predictions import FoundLandmarks, LandmarkGroundTruth, LandmarkWriter
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
 
 NAMES = ["nose", "chin", "ear"]
@@ -97,7 +97,7 @@ def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_ba
     geometry = Geometry((8, 8, 8), np.diag([-1.0, -1.0, 1.0, 1.0]))  # positions below 0 stay numbers
     writer = LandmarkWriter(tmp_path, names, [("+case", "ras")])
     found = FoundLandmarks(0, geometry, places, np.ones(2), np.zeros((8, 8, 8), np.float32))
-    kept = writer.kept(0, found, Truth(np.array([1.0, 2.0]), places))
+    kept = writer.kept(0, found, LandmarkGroundTruth(np.array([1.0, 2.0]), places))
     writer.finish([Entry(0, [], kept=kept)])
     with open(tmp_path / "landmarks.csv", encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))

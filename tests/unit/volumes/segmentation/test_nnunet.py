@@ -12,7 +12,7 @@ from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import Geometry, as_stored, canonical, rotation
 from paddlevit_dist.volumes.reading import read_header
-from paddlevit_dist.volumes.segmentation.dataset import IGNORED, Options, Source
+from paddlevit_dist.volumes.segmentation.dataset import IGNORED, LabelSource, SegmentationOptions
 from paddlevit_dist.volumes.segmentation.fingerprint import find_misnamed, fingerprint
 from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, choose_cases, group_channels
 from paddlevit_dist.volumes.segmentation.prediction import write_labels
@@ -21,7 +21,7 @@ FIRST = {"modality": {"0": "CT", "1": "PET"}, "labels": {"0": "background", "2":
 
 
 def opened(root, split="train", **options) -> NnUNet:
-    return NnUNet(str(root), split, root / "cache", Options(**options))
+    return NnUNet(str(root), split, root / "cache", SegmentationOptions(**options))
 
 
 @pytest.mark.parametrize("description, suffix", [(SECOND, ".nii.gz"), (FIRST, ".nrrd")])
@@ -188,7 +188,7 @@ def test_written_labels_lie_where_the_volume_lies(tmp_path, angles):
     upright, _ = canonical(labels, affine)
     np.testing.assert_array_equal(as_stored(upright, affine), labels)
     for source in (str(tmp_path / "a.nii.gz"), None):
-        write_labels(tmp_path / "out.nii.gz", upright, Source(source, Geometry(SHAPE, affine)))
+        write_labels(tmp_path / "out.nii.gz", upright, LabelSource(source, Geometry(SHAPE, affine)))
         written = nibabel.load(tmp_path / "out.nii.gz")
         np.testing.assert_array_equal(np.asarray(written.dataobj).T, labels)
         np.testing.assert_allclose(written.affine, affine, atol=1e-5)
@@ -205,7 +205,7 @@ def test_written_labels_of_a_tilted_series_open_in_itk_where_it_puts_the_series(
     series = write_series(tmp_path / "anna", voxels(), affine)
     labels = labels_of(0)
     upright, _ = canonical(labels, affine)
-    write_labels(tmp_path / "out.nii.gz", upright, Source(str(series), read_header(str(series)).geometry))
+    write_labels(tmp_path / "out.nii.gz", upright, LabelSource(str(series), read_header(str(series)).geometry))
     reader = SimpleITK.ImageSeriesReader()
     reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(series)))
     expected, found = reader.Execute(), SimpleITK.ReadImage(str(tmp_path / "out.nii.gz"))

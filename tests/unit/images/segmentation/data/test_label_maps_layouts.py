@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from support.label_map_layouts import LAYOUTS, SIZE, cityscapes, coco_stuff_10k, numbers, photo, save, voc
 
-from paddlevit_dist.images.segmentation.data.label_maps import Choices, LabelMaps
+from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices, LabelMaps
 from paddlevit_dist.registry import WITH_LABEL_MAPS, guess_dataset
 from paddlevit_dist.runtime.errors import UserError
 
@@ -24,7 +24,7 @@ def root(tmp_path):
 @pytest.fixture
 def opened(root):
     def open_split(split="train", name=None, **choices):
-        return LabelMaps(str(root), split, root.parent / "cache", name, Choices(**choices))
+        return LabelMaps(str(root), split, root.parent / "cache", name, LabelChoices(**choices))
 
     return open_split
 

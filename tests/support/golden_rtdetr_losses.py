@@ -1,11 +1,11 @@
-"""The authors' losses of RT-DETR, RT-DETRv2 and D-FINE, with and without denoising, and their gradients, reproduced
-through the whole network."""
+"""The authors' losses of RT-DETR, RT-DETRv2 and D-FINE of tests/golden/rtdetr.json, with and without denoising, and
+their gradients, through the whole network."""
 
 import functools
+from unittest import mock
 
 import numpy as np
 import paddle
-import pytest
 
 from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.images.detection.detector import Targets
@@ -14,33 +14,18 @@ from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.rtdetr.distributions import Bins
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
+from paddlevit_dist.images.detection.rtdetr.network import RtDetr
 
-from .test_golden_rtdetr import GOLDEN, batch_of, network_of, stored
+from .golden_rtdetr import EXACT, MODELS, images_of, is_fine, network_of, samples_of, stored
 
-MODELS = {name: about for name, about in GOLDEN["models"].items() if "cases" in about}
-EXACT = 1e-9  # in float64
 THEIRS = {"class": "vfl", "box": "bbox", "giou": "giou", "fine": "fgl", "distill": "ddf"}
-EACH_CASE = [
-    pytest.param(model, case, marks=pytest.mark.long if about["parameters"] > 2e7 else ())
-    for model, about in MODELS.items()
-    for case in about["cases"]
-]
 
 
-def is_fine(model):
-    return MODELS[model]["family"] == "d_fine"
-
-
-def sizes_of(model):
-    pictures = np.array(MODELS[model]["batches"][0]["pictures"])
-    return pictures[:, 1:]
-
-
-def targets_of(model, case):
+def targets_of(model: str, case: str) -> Targets:
     """The objects of each image, as the criterion has them: in pixels, padded with label -1."""
-    about, sizes = MODELS[model]["cases"][case], sizes_of(model)
+    about, sizes = MODELS[model]["cases"][case], np.array(MODELS[model]["batches"][0]["pictures"])[:, 1:]
     numbers = about["boxes"]
-    boxes = np.zeros((len(numbers), max(1, *numbers) if len(numbers) > 1 else max(1, numbers[0]), 4))
+    boxes = np.zeros((len(numbers), max(1, *numbers), 4))
     labels = np.full(boxes.shape[:2], -1, dtype=np.int64)
     for image, number in enumerate(numbers):
         own = stored()[f"{model}/{case}/boxes{image}"]
@@ -48,10 +33,10 @@ def targets_of(model, case):
         boxes[image, :number] = ends * np.tile(sizes[image][::-1], 2)
         labels[image, :number] = stored()[f"{model}/{case}/labels{image}"]
     targets = Targets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(sizes))
-    return targets._replace(denoising=denoising_of(model, case)) if "denoising" in about else targets
+    return targets._replace(denoising=_denoising_of(model, case)) if "denoising" in about else targets
 
 
-def denoising_of(model, case):
+def _denoising_of(model: str, case: str) -> DenoisingQueries:
     """What transformers drew: all images have the groups that the one with most objects has."""
     about = MODELS[model]["cases"][case]
     numbers, groups = about["boxes"], about["denoising"]["groups"]
@@ -61,19 +46,13 @@ def denoising_of(model, case):
         positive = stored()[f"{model}/{case}/dn_positive{image}"].astype(np.int64)
         objects[image, positive] = np.arange(len(positive)) % max(number, 1)
     of_group = np.arange(classes.shape[1]) // (2 * max(numbers))
-    arrays = (
-        classes.astype(np.int64),
-        boxes,
-        np.broadcast_to(of_group, classes.shape).copy(),
-        objects,
-        np.full(classes.shape, 1 / groups),
-    )
-    return DenoisingQueries(*map(paddle.to_tensor, arrays))
+    groups_of = np.broadcast_to(of_group, classes.shape).copy()
+    drawn = (classes.astype(np.int64), boxes, groups_of, objects, np.full(classes.shape, 1 / groups))
+    return DenoisingQueries(*map(paddle.to_tensor, drawn))
 
 
-def criterion_of(model, case, normaliser="global"):
+def criterion_of(model: str, case: str, normaliser: str = "global") -> VarifocalCriterion:
     config, has_noise = MODELS[model]["config"], "denoising" in MODELS[model]["cases"][case]
-    noise = ContrastiveNoise(config["num_labels"], config["num_denoising"]) if has_noise else None
     sizes = (config["num_labels"], config["num_queries"], config["decoder_layers"], normaliser)
     options = {
         "class_weight": config["weight_loss_vfl"],
@@ -83,25 +62,30 @@ def criterion_of(model, case, normaliser="global"):
         "cost_box": config["matcher_bbox_cost"],
         "cost_giou": config["matcher_giou_cost"],
         "alpha": config["focal_loss_alpha"],
-        "noise": noise,
+        "noise": ContrastiveNoise(config["num_labels"], config["num_denoising"]) if has_noise else None,
     }
     if not is_fine(model):
         return VarifocalCriterion(*sizes, **options)
     weights = {"fine_weight": config["weight_loss_fgl"], "distill_weight": config["weight_loss_ddf"]}
-    return FineCriterion(
-        *sizes, **weights, **options, bins=Bins(config["max_num_bins"], config["up"], config["reg_scale"])
-    )
+    bins = Bins(config["max_num_bins"], config["up"], config["reg_scale"])
+    return FineCriterion(*sizes, **weights, **options, bins=bins)
 
 
 @functools.cache
-def in_float64(model):
-    network = network_of(model, "float64")
-    return network, batch_of(model, "float64")
+def _network(model: str) -> RtDetr:
+    return network_of(model, "float64")
 
 
-def outputs_of(model, targets):
-    network, images = in_float64(model)
-    return network, network(images, None, targets)
+@functools.cache
+def _outputs(model: str, with_noise: str | None) -> dict[str, paddle.Tensor]:
+    """That can be differentiated; without denoising queries, whatever the targets."""
+    targets = targets_of(model, with_noise) if with_noise else None
+    return _network(model)(images_of(model, "float64"), None, targets)
+
+
+def _of_case(model: str, case: str) -> tuple[dict[str, paddle.Tensor], Targets]:
+    has_noise = "denoising" in MODELS[model]["cases"][case]
+    return _outputs(model, case if has_noise else None), targets_of(model, case)
 
 
 def stored_objects(model, case, targets, name="assignment"):
@@ -132,10 +116,9 @@ def suffixes_of(model, name, number):
     return ordinary if number < layers else [*ordinary, "", *others][:number]
 
 
-@pytest.mark.parametrize(("model", "case"), EACH_CASE)
-def test_golden_assignment_and_every_loss(model, case):
-    about, targets, criterion = MODELS[model]["cases"][case], targets_of(model, case), criterion_of(model, case)
-    _, outputs = outputs_of(model, targets)
+def require_assignment_and_losses(model: str, case: str) -> None:
+    about, criterion = MODELS[model]["cases"][case], criterion_of(model, case)
+    outputs, targets = _of_case(model, case)
     heads = criterion.heads(outputs)
     matches = criterion.matches(heads, targets)
     np.testing.assert_array_equal(in_their_order(model, matches.object_of), stored_objects(model, case, targets))
@@ -160,30 +143,32 @@ def test_golden_assignment_and_every_loss(model, case):
     assert not not_seen
 
 
-@pytest.mark.parametrize(("model", "case"), EACH_CASE)
-def test_golden_total_and_gradients_of_the_original(model, case, monkeypatch):
-    about, targets = MODELS[model]["cases"][case], targets_of(model, case)
-    network, outputs = outputs_of(model, targets)
+def require_total_and_gradients(model: str, case: str) -> None:
+    """Of the originals' losses, where transformers' are others."""
+    about = MODELS[model]["cases"][case]
+    outputs, targets = _of_case(model, case)
+    union_of, losses = fine_criterion.union_of, []
     if about.get("union_ties"):  # torch's choice among equal numbers
         union = stored_objects(model, case, targets, "union")[0]
-        monkeypatch.setattr(fine_criterion, "union_of", lambda *_: union)
-    losses = []
+        union_of = lambda *_: union  # noqa: E731
     for normaliser in ("global", "reference"):
         criterion = criterion_of(model, case, normaliser)
         counts = criterion.counts({"labels": targets.labels.numpy()})
         counts = {name: max(count, 1) for name, count in counts.items()}
-        losses.append(loss_of(criterion.terms(outputs, targets), counts, accumulation_steps=1, processes=1))
+        with mock.patch.object(fine_criterion, "union_of", union_of):
+            terms = criterion.terms(outputs, targets)
+        losses.append(loss_of(terms, counts, accumulation_steps=1, processes=1))
         assert abs(losses[-1].item() - about["losses"]["total"]) <= EXACT * about["losses"]["total"]
     norms = about.get("gradient_norms_original", about["gradient_norms"])
     kind = "gradient_samples_original" if "gradient_norms_original" in about else "gradient_samples"
-    assert_gradients(model, network, losses[0], norms, stored()[f"{model}/{case}/{kind}"])
+    _require_gradients(model, _network(model), losses[0], norms, stored()[f"{model}/{case}/{kind}"])
 
 
-def assert_gradients(model, network, loss, norms, expected_samples):
+def _require_gradients(model, network, loss, norms, expected_samples):
     keys = [next(iter(network.key_maps["Hugging Face"]({key: np.zeros(1)}))) for key in MODELS[model]["gradient_names"]]
     parameters = dict(network.named_parameters())
     network.clear_gradients()
-    loss.backward()
+    loss.backward(retain_graph=True)  # other targets have the same outputs
     largest = max(norms)
     # torch's batch norm in evaluation mode gives the maps of a single image a wrong gradient on CPUs (seen with its
     # 2.x: that of its output times weight / deviation is another), so what the file has before them is wrong too.
@@ -196,5 +181,4 @@ def assert_gradients(model, network, loss, norms, expected_samples):
         if array.ndim == 2 and "denoising_class_embed" not in name:  # Linear weights are (in, out)
             array = array.T
         assert abs(np.linalg.norm(array) - norm) <= 1e-8 * largest, name
-        samples = array.ravel()[np.arange(len(expected)) * (array.size - 1) // (len(expected) - 1)]
-        assert np.abs(samples - expected).max() <= 1e-8 * largest, name
+        assert np.abs(samples_of(array, len(expected)) - expected).max() <= 1e-8 * largest, name

@@ -1,11 +1,9 @@
-"""The authors' DETR, reproduced from weights under all names that they are published with."""
+"""The authors' DETR of tests/golden/detr.json, with every dimension from the file, and what it computes."""
 
 import functools
 
 import numpy as np
 import paddle
-import pytest
-from support.golden import arrays, description, noisy_image, recipe
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.steps import loss_of
@@ -13,19 +11,23 @@ from paddlevit_dist.images.detection.detector import Targets
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.detr.transformer import sine_embedding
 
+from .cheap_weights import weights_of_zero
+from .golden import arrays, description, noisy_image, recipe
+
 GOLDEN = description("detr")
 MODELS = GOLDEN["models"]
 ALLOWED = 10  # times the float32 error of PyTorch
 EXACT = 1e-9  # in float64
+_LARGE = 2e7  # parameters
 
 
-def _marked(model, *more):
-    is_large = MODELS[model]["parameters"] > 2e7
-    return pytest.param(model, *more, marks=pytest.mark.long if is_large else ())
+def models(is_large):
+    return [model for model, about in MODELS.items() if (about["parameters"] > _LARGE) == is_large]
 
 
-EACH_MODEL = [_marked(model) for model in MODELS]
-EACH_CASE = [_marked(model, case) for model, about in MODELS.items() for case in about["cases"]]
+def cases(is_large):
+    """Each model of that size with the name of each of its sets of targets."""
+    return [(model, case) for model in models(is_large) for case in MODELS[model]["cases"]]
 
 
 @functools.cache
@@ -50,16 +52,17 @@ def network_of(model, dtype):
     before = paddle.get_default_dtype()
     paddle.set_default_dtype(dtype)
     try:
-        network = Detr(
-            num_classes=config["classes"],
-            backbone=config["backbone"],
-            embed_dim=config["d_model"],
-            num_heads=config["heads"],
-            feedforward=config["feedforward"],
-            encoder_layers=config["encoder_layers"],
-            decoder_layers=config["decoder_layers"],
-            num_queries=config["queries"],
-        )
+        with weights_of_zero():
+            network = Detr(
+                num_classes=config["classes"],
+                backbone=config["backbone"],
+                embed_dim=config["d_model"],
+                num_heads=config["heads"],
+                feedforward=config["feedforward"],
+                encoder_layers=config["encoder_layers"],
+                decoder_layers=config["decoder_layers"],
+                num_queries=config["queries"],
+            )
         network.eval()
         load_weights(network, weights_of(model), strict=True)
     finally:
@@ -129,8 +132,7 @@ def in_float64(model):
     return network, images, sizes, network(images, sizes)
 
 
-@pytest.mark.parametrize("model", EACH_MODEL)
-def test_golden_weights_have_the_same_meaning_under_all_published_names(model):
+def require_the_same_under_all_names(model):
     network, *_ = in_float64(model)
     expected = Detr.key_maps["Hugging Face"](weights_of(model))
     assert set(expected) == set(network.state_dict())
@@ -169,21 +171,18 @@ def assert_outputs(model, outputs, logits_within, boxes_within):
         np.testing.assert_array_equal(outputs[f"layer_{name}"][-1].numpy(), outputs[name].numpy())
 
 
-@pytest.mark.parametrize("model", EACH_MODEL)
-def test_golden_logits_and_boxes_of_every_layer(model):
+def require_outputs(model):
     assert_outputs(model, in_float64(model)[3], EXACT, EXACT)
 
 
-@pytest.mark.parametrize("model", EACH_MODEL)
-def test_golden_logits_and_boxes_in_float32(model):
+def require_outputs_in_float32(model):
     network, error = network_of(model, "float32"), MODELS[model]["float32_error"]
     with paddle.no_grad():
         outputs = network(*batch_of(model, "float32"))
     assert_outputs(model, outputs, ALLOWED * error["logits"], ALLOWED * error["boxes"])
 
 
-@pytest.mark.parametrize("model", EACH_MODEL)
-def test_golden_mask_position_features_and_memory(model):
+def require_mask_position_features_and_memory(model):
     network, images, sizes, _ = in_float64(model)
     about = MODELS[model]
     with paddle.no_grad():
@@ -205,8 +204,7 @@ def test_golden_mask_position_features_and_memory(model):
         assert np.abs(samples(array, len(expected)) - expected).max() <= EXACT
 
 
-@pytest.mark.parametrize("model", EACH_MODEL)
-def test_golden_post_processing(model):
+def require_detections(model):
     network, _, sizes, outputs = in_float64(model)
     targets = np.array(MODELS[model]["target_sizes"])
     detections = network.decode(outputs, sizes.numpy(), targets)
@@ -218,8 +216,7 @@ def test_golden_post_processing(model):
         np.testing.assert_allclose(found.boxes, boxes[order], atol=1e-6 * targets.max())
 
 
-@pytest.mark.parametrize(("model", "case"), EACH_CASE)
-def test_golden_assignment_losses_and_gradients(model, case):
+def require_assignment_losses_and_gradients(model, case):
     network, _, _, outputs = in_float64(model)
     about, targets, criterion = MODELS[model]["cases"][case], targets_of(model, case), criterion_of(model, "global")
     losses = criterion.layer_losses(outputs["layer_logits"], outputs["layer_boxes"], targets)

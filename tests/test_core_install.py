@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from images.detection import coco_peer
+from support import coco_peer
 from PIL import Image
 from support.processes import ROOT, Finished, run_command, run_main, succeeded
 

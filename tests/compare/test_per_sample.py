@@ -10,10 +10,9 @@ import numpy as np
 import paddle
 import pytest
 from distributed.test_instance_metrics import NAMES, scene
-from images.detection import coco_peer
-from images.detection.drawn_detections import CATEGORY_IDS, as_coco, drawn
-from images.detection.drawn_detections import NAMES as ANIMALS
-from support import small_runs
+from support import coco_peer, small_runs
+from support.drawn_detections import CATEGORY_IDS, as_coco, drawn
+from support.drawn_detections import NAMES as ANIMALS
 
 from paddlevit_dist import settings as config
 from paddlevit_dist.compare.per_sample import PerSample

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from images.detection.test_yolo_data import write_yolo
 from images.test_held_out import write_single_folder
 from paddle import nn
 from points.test_scene_store import scene_of
+from support.yolo_writer import write_yolo
 from volumes import volume_files
 
 from paddlevit_dist import UserError, settings

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from images.detection import mask_rcnn_batches as batches
+from support import mask_rcnn_batches as batches
 from support.processes import run_workers, succeeded
 from support.updates import changes_of_an_update
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from images.detection import rtdetr_batches as batches
+from support import rtdetr_batches as batches
 from support import small_detections
 from support.processes import run_workers, succeeded
 from support.updates import changes_of_an_update

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import paddle
 import pytest
-from images.detection import mask_rcnn_batches as batches
-from images.detection import mask_rcnn_peers as peers
+from support import mask_rcnn_batches as batches
+from support import mask_rcnn_peers as peers
 
 from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion, mask_targets, region_targets

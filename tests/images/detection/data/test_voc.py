@@ -6,35 +6,13 @@ import re
 import shutil
 
 import pytest
-from images.detection.coco_writer import refused_by, write_image
+from support.coco_writer import refused_by, write_image
+from support.voc_writer import an_object, write_voc, write_xml
 
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.settings import load
-
-
-def an_object(name="dog", box=(3, 4, 12, 13), more=""):
-    sides = "".join(f"<{side}>{value}</{side}>" for side, value in zip(("xmin", "ymin", "xmax", "ymax"), box))
-    return f"<object><name>{name}</name>{more}<bndbox>{sides}</bndbox></object>"
-
-
-def write_xml(path, *objects, name="", size=(20, 30)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    height_width = f"<size><width>{size[1]}</width><height>{size[0]}</height></size>" if size else ""
-    path.write_text(
-        f"<annotation><filename>{name}</filename>{height_width}{''.join(objects)}</annotation>", encoding="utf-8"
-    )
-
-
-def write_voc(folder, lists, suffix=".png", images="JPEGImages", annotations="Annotations", objects=None):
-    for number, stem in enumerate(sorted({stem for stems in lists.values() for stem in stems})):
-        write_image(folder / images / f"{stem}{suffix}", 20, 30, number)
-        write_xml(folder / annotations / f"{stem}.xml", *(objects or {}).get(stem, [an_object()]))
-    for split, stems in lists.items():
-        (folder / "ImageSets" / "Main").mkdir(parents=True, exist_ok=True)
-        (folder / "ImageSets" / "Main" / f"{split}.txt").write_text("".join(f"{stem}\n" for stem in stems))
-
 
 refused = functools.partial(refused_by, Voc)
 

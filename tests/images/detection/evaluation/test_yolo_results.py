@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from images.detection import coco_peer
 from PIL import Image
+from support import coco_peer
 
 from paddlevit_dist.commands import evaluate_detections
 from paddlevit_dist.compare.pairs import compare

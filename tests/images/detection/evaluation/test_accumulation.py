@@ -4,8 +4,8 @@ import pickle
 
 import numpy as np
 import pytest
-from images.detection import coco_peer
-from images.detection.drawn_detections import NOTHING_FOUND
+from support import coco_peer
+from support.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate

@@ -5,19 +5,19 @@ import paddle
 import pytest
 from PIL import Image
 from support import small_detections
+from support.drawn_views import edges, view_of
 
 from paddlevit_dist import settings
 from paddlevit_dist.data.loader import Loader
 from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.detection.data import transforms
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate
+from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import TrainingTransform, batch_side
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import Step, make_task
 
-from .test_detection_samples import SHAPES
-from .test_views import edges, view_of
-
+SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
 SIDES = [64, 96, 128]
 SQUARES = ["DATA.SQUARE", "True", "DATA.SHORTEST_SIDES", "[96]", "DATA.BATCH_SIDES", str(SIDES)]
 WORDS = [*small_detections.SHAPES, "-num_classes=3", "MODEL.MASK_PADDING", "False", *SQUARES]

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.small_detr import CLASSES, QUERIES, default_dtype, images_of, small_detr
 
 from paddlevit_dist.checkpoint.load import classes_of, load_weights
 from paddlevit_dist.checkpoint.weights import given_weights
@@ -11,8 +12,6 @@ from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.images.detection.detr.transformer import cells_of, grid_points, sine_embedding
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
-
-from .small_detr import CLASSES, QUERIES, default_dtype, images_of, small_detr
 
 SIZES = [(40, 32), (24, 41), (61, 40), (9, 30)]
 

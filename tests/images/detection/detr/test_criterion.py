@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import paddle
 import pytest
+from support.small_detr import CLASSES, QUERIES, criterion_of, images_of, objects_of, small_detr, targets_of
 
 from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.images.detection.boxes import corners, generalised_iou, relative
@@ -14,8 +15,6 @@ from paddlevit_dist.images.detection.detector import Targets
 from paddlevit_dist.images.detection.detr.criterion import SetCriterion
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
 from paddlevit_dist.runtime.errors import UserError
-
-from .small_detr import CLASSES, QUERIES, criterion_of, images_of, objects_of, small_detr, targets_of
 
 SIZES = [(40, 32), (24, 40), (40, 40), (9, 30)]
 

@@ -3,11 +3,10 @@
 import numpy as np
 import paddle
 import pytest
+from support.rtdetr_networks import CLASSES, SIDE, images_of, targets_of
 
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
-
-from .test_rtdetr_network import CLASSES, SIDE, images_of, targets_of
 
 NARROW = {"depth": 2, "embed_dim": 32, "num_heads": 2, "pyramid": 8}
 BACKBONES = ["vit_small_patch16_dinov3", "vit_base_patch16_siglip_256", "eva02_base_patch16_clip_224"]

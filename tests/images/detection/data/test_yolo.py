@@ -5,24 +5,10 @@ import pickle
 
 import numpy as np
 import pytest
-from images.detection.coco_writer import refused_by, write_image
+from support.coco_writer import refused_by
+from support.yolo_writer import LABELS, write_yolo
 
-from paddlevit_dist.images.detection.data.yolo import Yolo, labels_of
-
-LABELS = {"1": "0 0.5 0.5 0.4 0.6\n\n2 0.1 0.2 0.2 0.2\n", "7": "1 0 0 1 0 0.5 1\n", "9": None}
-
-
-def write_yolo(root, images="images/train", labels=LABELS, names="names: [cat, dog, cow]\n", **places):
-    for number, (stem, text) in enumerate(labels.items()):
-        image = root / images / f"{stem}.png"
-        write_image(image, 20, 40, number)
-        if text is not None:
-            file = labels_of(str(image))
-            (root / file).parent.mkdir(parents=True, exist_ok=True)
-            (root / file).write_text(text)
-    if names is not None:
-        (root / "data.yaml").write_text(names + "".join(f"{split}: {place}\n" for split, place in places.items()))
-
+from paddlevit_dist.images.detection.data.yolo import Yolo
 
 refused = functools.partial(refused_by, Yolo)
 

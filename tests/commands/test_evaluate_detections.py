@@ -2,14 +2,12 @@
 
 import copy
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from images.detection import coco_peer
-from images.detection.drawn_detections import NOTHING_FOUND
 from PIL import Image
+from support import coco_peer
+from support.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.commands import evaluate_detections, evaluate_results
 from paddlevit_dist.compare.tables import read
@@ -382,29 +380,6 @@ def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
         assert said["stats"] == coco_peer.evaluated(dataset, results, kind).stats.tolist()
     writer.finish([entry(0, NOTHING_FOUND)])
     assert json.loads((tmp_path / "results.json").read_text()) == []
-
-
-def test_the_command_needs_no_paddle_and_ends_with_code_2(tmp_path):
-    (tmp_path / "a.json").write_text(json.dumps(ANNOTATIONS))
-    (tmp_path / "r.json").write_text(json.dumps(RESULTS))
-    (tmp_path / "u.json").write_text(json.dumps([dict(RESULTS[0], image_id=1)]))
-    program = (
-        "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
-        "from paddlevit_dist.__main__ import main; sys.exit(main(['evaluate', 'detections', *sys.argv[1:]]))"
-    )
-
-    def evaluate(*words):
-        command = [sys.executable, "-c", program, str(tmp_path / "a.json"), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
-
-    ended = evaluate(str(tmp_path / "r.json"))
-    assert ended.returncode == 0 and ended.stderr.startswith("note: the interval is rough")
-    theirs = coco_peer.evaluated(ANNOTATIONS, RESULTS)
-    assert [line.split()[-1] for line in ended.stdout.splitlines()[1:13]] == [f"{v:0.3f}" for v in theirs.stats]
-    assert "maxDets=100" in ended.stdout and "cup" in ended.stdout
-    ended = evaluate(str(tmp_path / "u.json"), "-json")
-    assert ended.returncode == 2 and ended.stdout == ""
-    assert ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1
 
 
 def test_files_that_are_not_there(tmp_path):

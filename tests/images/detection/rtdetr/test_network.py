@@ -3,67 +3,36 @@
 import numpy as np
 import paddle
 import pytest
+from support.cheap_weights import weights_of_zero
+from support.rtdetr_networks import CLASSES, SMALL, images_of, network_of, targets_of
 
-from paddlevit_dist.images.detection.detector import Targets
-from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
+from paddlevit_dist.images.detection.variants import RTDETR
 from paddlevit_dist.models import create_model, list_models
 from paddlevit_dist.runtime.errors import UserError
 
-from .small_detr import default_dtype, objects_of
-
-SMALL = ["rtdetr_small", "dfine_small"]
-CLASSES, SIDE = 3, 64
 # Millions, as the authors' tables round them.
 PUBLISHED = {
     **{"rtdetr_r18vd": 20, "rtdetr_r34vd": 31, "rtdetr_r50vd": 42, "rtdetr_r101vd": 76},
-    **{"rtdetrv2_r18vd": 20, "rtdetrv2_r34vd": 31, "rtdetrv2_r50vd": 42, "rtdetrv2_r101vd": 76},
     **{"dfine_n": 4, "dfine_s": 10, "dfine_m": 19, "dfine_l": 31, "dfine_x": 62},
 }
-
-
-def network_of(name, dtype="float64"):
-    """In evaluation, with boxes and points that differ from query to query."""
-    with default_dtype(dtype):
-        paddle.seed(0)
-        network = create_model(name, num_classes=CLASSES)
-    random = np.random.default_rng(0)
-    for parameter_name, parameter in network.named_parameters():
-        if not parameter_name.startswith("backbone.") and parameter.ndim > 1:
-            noise = random.standard_normal(parameter.shape) / np.sqrt(parameter.shape[0])
-            parameter.set_value(noise.astype(dtype))
-    network.eval()
-    return network
-
-
-def images_of(number, dtype="float64"):
-    random = np.random.default_rng(1)
-    return paddle.to_tensor(random.standard_normal((number, 3, SIDE, SIDE)).astype(dtype))
-
-
-def targets_of(numbers, change=None):
-    sizes = [(SIDE, SIDE)] * len(numbers)
-    boxes, labels = objects_of(numbers, sizes, classes=CLASSES)
-    noise = ContrastiveNoise(CLASSES, queries=6)
-    drawn = [
-        noise.draw(boxes[row, :number], labels[row, :number], sizes[row], np.random.default_rng(row))
-        for row, number in enumerate(numbers)
-    ]
-    batch = noise.collate(drawn, list(numbers), labels.shape[1])
-    if change is not None:
-        batch["denoising_boxes"][:, change] += 1.0
-    queries = DenoisingQueries.of({name: paddle.to_tensor(array) for name, array in batch.items()})
-    given = paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(np.array(sizes))
-    return Targets(*given, denoising=queries)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_number_of_parameters_is_the_published_one(name):
     assert name in list_models()
-    network = create_model(name, num_classes=80)
+    with paddle.LazyGuard():  # names and shapes only
+        network = create_model(name, num_classes=80)
     state = {key: value for key, value in network.state_dict().items() if not key.endswith(("_mean", "_variance"))}
     millions = sum(int(np.prod(value.shape)) for value in state.values()) / 1e6
     assert PUBLISHED[name] - 0.5 < millions < PUBLISHED[name] + 1  # the tables round, or cut off
+
+
+def test_the_second_version_has_the_parameters_of_the_first():
+    for name in PUBLISHED:
+        if name.startswith("rtdetr_"):
+            second = name.replace("rtdetr_", "rtdetrv2_")
+            assert second in list_models() and RTDETR[second] == RTDETR[name]
 
 
 def test_convolutions_side_by_side_are_one_in_evaluation():
@@ -108,7 +77,8 @@ def test_queries_see_no_denoising_queries_but_their_own_group(name):
 
 @pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "convnext_tiny", "resnet18"])
 def test_another_backbone_takes_images_of_any_size_and_no_options_of_the_usual_one(name):
-    network = create_model("rtdetr_r18vd", num_classes=CLASSES, backbone=name, num_queries=20)
+    with weights_of_zero():
+        network = create_model("rtdetr_r18vd", num_classes=CLASSES, backbone=name, num_queries=20)
     network.eval()
     with paddle.no_grad():
         assert network(paddle.zeros([1, 3, 96, 64]))["boxes"].shape == [1, 20, 4]
@@ -123,13 +93,14 @@ def test_another_backbone_takes_images_of_any_size_and_no_options_of_the_usual_o
     ],
 )
 def test_maps_that_cannot_be_fused_are_refused(options, said):
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=said), weights_of_zero():
         create_model("rtdetr_r18vd", num_classes=CLASSES, **options)
 
 
 @pytest.mark.parametrize("name", ["rtdetr_r50vd", "dfine_l"])
 def test_the_stem_and_batch_norms_of_a_large_backbone_do_not_learn(name):
-    backbone = create_model(name).backbone
+    with paddle.LazyGuard():
+        backbone = create_model(name).backbone
     learning = {key for key, value in backbone.named_parameters() if not value.stop_gradient}
     assert learning and not any(key.startswith(("conv1.", "bn1.", "stem.")) for key in learning)
     assert not any(".bn" in key for key in learning)

@@ -4,9 +4,9 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support.drawn_views import SHAPES, edges, view_of
 
 from paddlevit_dist.images.detection.data.samples import collate, largest_side
-from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import (
     EvaluationTransform,
     TrainingTransform,
@@ -21,24 +21,11 @@ from paddlevit_dist.images.detection.data.transforms import (
     whole_view,
 )
 from paddlevit_dist.images.detection.prediction import AsEvaluated
-from paddlevit_dist.images.run_lengths import decode
 from paddlevit_dist.settings import load
 
-SHAPES = SyntheticShapes(None, "train", None, sides=(30, 90), per_image=(1, 5))
 FINE = TrainingTransform(
     shortest=(40, 64, 96), longest=120, shortest_to_crop=(50, 70), crop_sides=(24, 60), colour_jitter=0.3
 )
-
-
-def view_of(index, dataset=SHAPES):
-    image, annotations = dataset.read(index)
-    masks = [decode(mask, *dataset.size(index)) for mask in annotations.masks]
-    return whole_view(image, annotations.boxes, np.arange(len(masks))), masks
-
-
-def edges(mask):
-    rows, columns = np.nonzero(mask)
-    return np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) if len(rows) else np.zeros(4)
 
 
 @pytest.mark.parametrize("index", range(12))

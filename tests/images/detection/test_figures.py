@@ -1,8 +1,8 @@
 """Curves, confused classes and the images that went worst."""
 
 import numpy as np
-from images.detection import coco_peer
-from images.detection.drawn_detections import NOTHING_FOUND
+from support import coco_peer
+from support.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection import figures
 from paddlevit_dist.images.detection.detections import Detections

@@ -4,8 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
-from images.detection import coco_peer
-from support import golden
+from support import coco_peer, golden
 
 from paddlevit_dist.images.run_lengths import runs_of
 

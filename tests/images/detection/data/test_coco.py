@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from images.detection.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
 from PIL import Image
 from pycocotools.coco import COCO
+from support.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
 
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.data.quarantine import Replacements

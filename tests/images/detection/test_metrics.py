@@ -5,6 +5,8 @@ import pickle
 
 import numpy as np
 import pytest
+from support.coco_peer import evaluated
+from support.drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
 
 from paddlevit_dist.images.detection.data.detection_dataset import Annotations
 from paddlevit_dist.images.detection.detections import Detections
@@ -13,9 +15,6 @@ from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.tasks.prediction import InputSamples
-
-from .coco_peer import evaluated
-from .drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
 
 IMAGES = 60
 TWELVE = "AP AP50 AP75 AP_small AP_medium AP_large AR_1 AR_10 AR_100 AR_small AR_medium AR_large".split()

@@ -6,6 +6,8 @@ import pickle
 import numpy as np
 import paddle
 import pytest
+from support.rtdetr_batches import BINS, LAYERS, NOISE, SIZES, batch_of, index_of, outputs_of, targets_of
+from support.small_detr import CLASSES, QUERIES, objects_of
 
 from paddlevit_dist.data.loader import sample_generator
 from paddlevit_dist.data.sampler import SampleKey
@@ -15,9 +17,6 @@ from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.rtdetr.distributions import Bins
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion, union_of
-
-from .rtdetr_batches import BINS, LAYERS, NOISE, SIZES, batch_of, index_of, outputs_of, targets_of
-from .small_detr import CLASSES, QUERIES, objects_of
 
 
 def ends_of(box):

@@ -7,6 +7,7 @@ import paddle
 import pytest
 from PIL import Image
 from support import small_detections
+from support.drawn_detections import CATEGORY_IDS, NAMES, drawn
 
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
@@ -26,8 +27,6 @@ from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.tasks.prediction import Entry, TrainedMeta
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.task import EvaluationStep, Step, make_task
-
-from .drawn_detections import CATEGORY_IDS, NAMES, drawn
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,9 @@
-"""Several processes, of which one may have no object at all, learn what one process learns."""
+"""One update of a detector on this rank's share of images that are the same wherever they are computed."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import paddle
-import pytest
-from support import rtdetr_batches as batches
-from support import small_detections
-from support.processes import run_workers, succeeded
-from support.updates import changes_of_an_update
 
 from paddlevit_dist import settings
 from paddlevit_dist.data.loader import sample_generator
@@ -18,13 +13,22 @@ from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import COUNTS
 from paddlevit_dist.images.detection.data.samples import DetectionSample
+from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.images.detection.detr.network import Detr
+from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
+from paddlevit_dist.models import create_model
 from paddlevit_dist.tasks.task import Step, Task, make_task
 
-OBJECTS = (2, 3, 0, 0, 6, 1)  # two processes: the second has 7; three: the second has none
-IMAGES = len(OBJECTS)
+from . import mask_rcnn_batches, small_detections
+from . import rtdetr_batches as batches
+from .updates import changes_of_an_update
+
 CRITERIA = {"RT-DETR": VarifocalCriterion, "D-FINE": FineCriterion}
+Objects = tuple[int, ...]  # of each image
+OBJECTS = (2, 3, 0, 0, 6, 1)
+IMAGES = len(OBJECTS)
 
 
 class Shifted(paddle.nn.Layer):
@@ -54,9 +58,9 @@ class Losses(Task):
         return self.criterion.terms(model(batch["outputs"]), batch["targets"])
 
 
-def share_of(kind: str) -> tuple:
+def share_of(kind: str, objects: Objects) -> tuple:
     """A task, a model and this rank's share of the images."""
-    task, batch = Losses(kind), batches.batch_of(OBJECTS)
+    task, batch = Losses(kind), batches.batch_of(objects)
     arrays = batches.arrays_of(batch["denoising_labels"].shape[1], images=IMAGES)
     if kind == "RT-DETR":
         arrays = {name: array for name, array in arrays.items() if name.endswith(("logits", "boxes"))}
@@ -72,30 +76,15 @@ def share_of(kind: str) -> tuple:
     return task, model, {"outputs": outputs, "targets": batches.targets_of(batch, rows), COUNTS: counts}
 
 
-def update_once(kind: str) -> dict:
-    """One update on this rank's share of the images."""
-    task, model, given = share_of(kind)
+def update_by_losses(kind: str, objects: Objects) -> dict:
+    """RT-DETR's and D-FINE's losses, of outputs that are given."""
+    task, model, given = share_of(kind, objects)
     return changes_of_an_update(task, model, [given], IMAGES)
-
-
-@pytest.mark.parametrize("kind", CRITERIA)
-@pytest.mark.parametrize("processes", [2, 3])
-def test_processes_change_the_weights_as_one_does(kind, processes):
-    alone = update_once(kind)
-    target = "images.detection.test_rtdetr_ranks:update_once"
-    ended = succeeded(run_workers(target, kind, processes=processes))
-    assert len(ended.results) == processes
-    for found in ended.results:
-        assert set(found) == set(alone)
-        for name, change in found.items():
-            largest = abs(alone[name]).max()
-            np.testing.assert_allclose(change, alone[name], atol=2e-6 * largest, err_msg=name)
-            assert largest > 0, name
 
 
 def told_of_a_rank(broken: int) -> list:
     """What is told of an update in which one rank's objects are not finite."""
-    task, model, given = share_of("D-FINE")
+    task, model, given = share_of("D-FINE", OBJECTS)
     given.pop(COUNTS)
     if rank() == broken:
         given["targets"] = given["targets"]._replace(boxes=given["targets"].boxes * np.nan)
@@ -106,12 +95,6 @@ def told_of_a_rank(broken: int) -> list:
     look._keys = lambda step: [[SampleKey(1, number, 0) for number in range(IMAGES // world_size())]]
     look._is_bad_alone = lambda key, step, counts: look._pass(given, 1, step, counts) is not None
     return look([given], Step(1, 0, 1), dict.fromkeys(task.count_names, 12))
-
-
-def test_ranks_that_sum_in_their_losses_make_the_same_passes_to_find_what_is_not_finite():
-    ended = succeeded(run_workers("images.detection.test_rtdetr_ranks:told_of_a_rank", 1, processes=2, timeout=60))
-    told = ended.results[0]
-    assert told == ended.results[1] and told[0].startswith("rank 1, micro-batch 0: the term 'class'"), told
 
 
 def sample(task, number: int) -> DetectionSample:
@@ -142,15 +125,86 @@ def update_of_the_network(name: str) -> dict:
     return changes_of_an_update(task, model, [given], IMAGES)
 
 
-@pytest.mark.parametrize("name", ["rtdetr_small", "dfine_small"])
-def test_two_processes_change_a_whole_network_as_one_does(name):
-    alone = update_of_the_network(name)
-    target = "images.detection.test_rtdetr_ranks:update_of_the_network"
-    ended = succeeded(run_workers(target, name, processes=2))
-    assert len(ended.results) == 2
-    largest = max(abs(change).max() for change in alone.values())
-    for found in ended.results:
-        assert set(found) == set(alone)
-        for name, change in found.items():
-            np.testing.assert_allclose(change, alone[name], atol=2e-5 * largest, err_msg=name)
-    assert sum(np.abs(change).max() > 0 for change in alone.values()) > 0.9 * len(alone)
+OBJECTS_OF_REGIONS = (2, 3, 0, 0)  # the second rank has the last two
+
+
+class Regions(Task):
+    """Mask R-CNN on images that are given."""
+
+    criterion = MaskRCNN.criterion(mask_rcnn_batches.NAME, mask_rcnn_batches.CLASSES)
+    count_names = criterion.count_names
+
+    def train_step(self, model, batch, step):
+        images, targets = batch["images"], batch["targets"]
+        return self.criterion.terms(model(images, targets.sizes, targets), targets)
+
+
+def update_of_mask_rcnn(micro_batches: int) -> dict:
+    """Mask R-CNN, whose anchors and regions all learn."""
+    model = mask_rcnn_batches.model(**mask_rcnn_batches.EVERY_SAMPLE)
+    model.eval()  # batch norms see the same
+    arrays, task = mask_rcnn_batches.images(OBJECTS_OF_REGIONS), Regions(None)
+    share = len(OBJECTS_OF_REGIONS) // world_size() // micro_batches
+    given = []
+    for micro in range(micro_batches):
+        first = (rank() * micro_batches + micro) * share
+        images, targets = mask_rcnn_batches.batch(arrays, slice(first, first + share))
+        counts = task.criterion.counts({"labels": targets.labels.numpy()})
+        counts = paddle.to_tensor(np.array([counts[name] for name in task.count_names], np.float64))
+        given.append({"images": images, "targets": targets, COUNTS: counts})
+    return changes_of_an_update(task, model, given, len(OBJECTS_OF_REGIONS))
+
+
+SMALL_DETR = {
+    "backbone": "resnet18",
+    "backbone_options": {"depths": (1,), "dims": (4,)},
+    "frozen_stages": 0,
+    "embed_dim": 8,
+    "num_heads": 2,
+    "feedforward": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "num_queries": 4,
+}
+OBJECTS_OF_DETR = (0, 3, 0, 0, 1, 6, 0, 2)  # of each image: some halves and quarters have many, some none
+DETR_SIDE = 24
+
+
+class OnlyLosses(Task):
+    """Nothing but DETR's losses."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.criterion = Detr.criterion("detr_resnet18", 3, **SMALL_DETR)
+        self.count_names = self.criterion.count_names
+
+    def train_step(self, model, batch, step):
+        targets = Targets(batch["boxes"], batch["labels"], batch["sizes"])
+        return self.criterion.terms(model(batch["images"], batch["sizes"], targets), targets)
+
+
+def drawn_images() -> dict:
+    random, number = np.random.default_rng(0), len(OBJECTS_OF_DETR)
+    boxes, labels = np.zeros((number, max(OBJECTS_OF_DETR), 4), np.float32), np.full((number, max(OBJECTS_OF_DETR)), -1)
+    for image, objects in enumerate(OBJECTS_OF_DETR):
+        boxes[image, :objects] = np.sort(random.random((objects, 2, 2)), axis=1).reshape(objects, 4) * DETR_SIDE
+        labels[image, :objects] = random.integers(3, size=objects)
+    images = random.standard_normal((number, 3, DETR_SIDE, DETR_SIDE)).astype(np.float32)
+    return {"images": images, "boxes": boxes, "labels": labels, "sizes": np.full((number, 2), DETR_SIDE)}
+
+
+def batch_of(part: slice, task: OnlyLosses) -> dict:
+    arrays = {name: array[part] for name, array in drawn_images().items()}
+    counts = task.criterion.counts(arrays)
+    arrays[COUNTS] = np.array([counts[name] for name in task.count_names])
+    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+def update_of_detr(micro_batches: int) -> dict:
+    """What one SGD update on this rank's share of the images adds to the weights."""
+    paddle.seed(0)
+    model, task = create_model("detr_resnet18", 3, **SMALL_DETR), OnlyLosses()
+    size = len(OBJECTS_OF_DETR) // world_size() // micro_batches
+    first = rank() * micro_batches
+    batches = [batch_of(slice((first + i) * size, (first + i + 1) * size), task) for i in range(micro_batches)]
+    return changes_of_an_update(task, model, batches, len(OBJECTS_OF_DETR))

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import paddle
-from images.detection import mask_rcnn_batches, rtdetr_batches, small_detr
 from paddle.nn import functional as F
 
 from paddlevit_dist import create_model
@@ -18,6 +17,8 @@ from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.points.sparse.device_plan import batch_products
 from paddlevit_dist.volumes.landmarks.heatmaps import gaussian_factors
 from paddlevit_dist.volumes.landmarks.losses import focal_loss
+
+from . import mask_rcnn_batches, rtdetr_batches, small_detr
 
 SMALL = {"num_classes": 3, "image_size": 32}
 VIT = {"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4, **SMALL}

@@ -167,7 +167,7 @@ class HGNetV2(Classifier):
     Args, besides those of ``Classifier``:
         stem_dims: channels within the stem, and of what leaves it.
         depths, dims, middle_dims: blocks of each stage, channels that leave it, and of its convolutions.
-        kernel_sizes, light: of these, see ``Block``; layers: of each block.
+        kernel_sizes, light: of these, see ``Block``; layers: of each block, one number or one for each stage.
         use_lab: a learnt scale and shift after each ReLU.
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed.
         frozen_stages: how many parts do not learn: 1 is the stem, 2 the first stage too, and so on; their batch norms
@@ -189,7 +189,7 @@ class HGNetV2(Classifier):
         middle_dims: Sequence[int] = (16, 32, 64, 128),
         kernel_sizes: Sequence[int] = (3, 3, 5, 5),
         light: Sequence[bool] = (False, False, True, True),
-        layers: int = 3,
+        layers: int | Sequence[int] = 3,
         use_lab: bool = True,
         frozen_batch_norm: bool = False,
         frozen_stages: int = 0,
@@ -197,7 +197,8 @@ class HGNetV2(Classifier):
         dropout: float = 0.0,
     ):
         super().__init__()
-        each = depths, dims, middle_dims, kernel_sizes, light
+        numbers = (layers,) * len(depths) if isinstance(layers, int) else tuple(layers)
+        each = depths, dims, middle_dims, kernel_sizes, light, numbers
         if len({len(one) for one in each}) > 1:
             raise UserError(
                 f"HGNetV2: depths {tuple(depths)}, dims {tuple(dims)} and the others have one entry for each stage: "
@@ -211,8 +212,8 @@ class HGNetV2(Classifier):
         self.frozen_batch_norm = frozen_batch_norm
         self.stem = Stem(styles[0], in_channels, *stem_dims)
         inputs, stages = stem_dims[1], []
-        for index, (depth, outputs, middle, size, is_light) in enumerate(zip(*each)):
-            stages.append(Stage(styles[index + 1], inputs, outputs, depth, index > 0, middle, size, layers, is_light))
+        for index, (depth, outputs, middle, size, is_light, number) in enumerate(zip(*each)):
+            stages.append(Stage(styles[index + 1], inputs, outputs, depth, index > 0, middle, size, number, is_light))
             inputs = outputs
         self.stages = nn.LayerList(stages)
         self._style, self._width, self._dropout = styles[-1], inputs, dropout

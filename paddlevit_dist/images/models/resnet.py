@@ -171,7 +171,8 @@ class ResNet(Classifier):
     """ResNet classifier, and the backbone of detectors.
 
     Args, besides those of ``Classifier``:
-        depths, dims: blocks of each stage, and channels of their 3 x 3 convolutions; the stem has those of the first.
+        depths, dims: blocks of each stage, and channels of their 3 x 3 convolutions.
+        stem_dim: channels of the stem; None: those of the first stage.
         is_bottleneck: blocks of three convolutions, whose outputs are 4 times as wide, instead of two.
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed (``FrozenBatchNorm``).
         frozen_stages: parts that do not learn, counted from the input: 1 is the stem, 2 the stem and ``layer1`` (as
@@ -204,6 +205,7 @@ class ResNet(Classifier):
         mask_padding: bool = False,
         is_vd: bool = False,
         first_shortcut: bool = False,
+        stem_dim: int | None = None,
         in_channels: int = 3,
         dropout: float = 0.0,
         drop_path: float = 0.0,
@@ -225,12 +227,13 @@ class ResNet(Classifier):
             )
         self.image_size, self.in_channels = as_pair(image_size), in_channels
         self.frozen_batch_norm, self.frozen_stages, self.mask_padding = frozen_batch_norm, frozen_stages, mask_padding
-        self.conv1 = self._stem(dims[0]) if is_vd else _convolution(in_channels, dims[0], 7, stride=2)
-        self.bn1 = self._norm_of(0)(dims[0])
+        width = stem_dim or dims[0]
+        self.conv1 = self._stem(width) if is_vd else _convolution(in_channels, width, 7, stride=2)
+        self.bn1 = self._norm_of(0)(width)
         self.maxpool = nn.MaxPool2D(3, stride=2, padding=1)
         block = Bottleneck if is_bottleneck else BasicBlock
         self.feature_channels = tuple(block.expansion * channels for channels in dims)
-        inputs, strides, reached = dims[0], [], 1
+        inputs, strides, reached = width, [], 1
         for index, rates in enumerate(rates_of_stages(drop_path, tuple(depths))):
             stride, before = 1 if index == 0 else 2, reached
             if index >= len(depths) - dilation:
@@ -289,7 +292,7 @@ class ResNet(Classifier):
                 A map then holds an image's ceil(height / stride) x ceil(width / stride) positions and zeros.
         """
         masks = self._masks(x, sizes)
-        x = F.relu(self.bn1(self.conv1(_mask(x, masks.get(1)))))  # (batch, dims[0], height / 2, width / 2)
+        x = F.relu(self.bn1(self.conv1(_mask(x, masks.get(1)))))  # (batch, width of the stem, height / 2, width / 2)
         x, stride = self.maxpool(_mask(x, masks.get(2))), _STEM_STRIDE
         x, maps = _mask(x, masks.get(stride)), []
         for stage, reached in zip(self.stages, self.feature_strides):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from PIL import Image
 from support.processes import ROOT, run_command, run_main
+from support.rtdetr_networks import CLASSES, SIDE, SMALL, network_of
 from support.runs import events, refusal, well
 
 from paddlevit_dist.export.command import export, load_trained, run
@@ -18,8 +19,6 @@ from paddlevit_dist.export.pixels import of_pixels
 from paddlevit_dist.images.detection.export import difference
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
-
-from .test_rtdetr_network import CLASSES, SIDE, SMALL, network_of
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 MISSING += [] if paddle.__version__ >= "3" else ["Paddle 3, which paddle2onnx needs"]

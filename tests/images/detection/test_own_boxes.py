@@ -8,19 +8,18 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
+from support.coco_writer import annotation, write_coco, write_image
 from support.processes import ROOT, run_command, run_main
 from support.runs import last_line, well
 from support.servers import Server, answer_as_hub
+from support.voc_writer import an_object, write_voc, write_xml
+from support.yolo_writer import write_yolo
 
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.registry import RECIPES
 from paddlevit_dist.settings import load
-
-from .coco_writer import annotation, write_coco, write_image
-from .test_voc_data import an_object, write_voc, write_xml
-from .test_yolo_data import write_yolo
 
 BOX = "0 0.5 0.5 0.4 0.6\n"
 TUNED = f"-cfg={ROOT / 'configs' / 'finetune_boxes.yaml'}"

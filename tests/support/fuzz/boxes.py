@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from images.detection.coco_writer import BOX, annotation, write_coco
-from images.detection.test_voc_data import write_voc
-from images.detection.test_yolo_data import write_yolo
+from support.coco_writer import BOX, annotation, write_coco
+from support.voc_writer import write_voc
+from support.yolo_writer import write_yolo
 
 from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.data.coco import Coco

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from images.detection import coco_peer
-from images.detection.drawn_detections import CATEGORY_IDS, as_coco, drawn
-from images.detection.drawn_detections import NAMES as ANIMALS
+from support import coco_peer
+from support.drawn_detections import CATEGORY_IDS, as_coco, drawn
+from support.drawn_detections import NAMES as ANIMALS
 from support.instance_scenes import NAMES, scene
 
 from paddlevit_dist import settings as config

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from images.detection.coco_writer import annotation, write_coco, write_image
-from images.detection.test_voc_data import write_voc
-from images.detection.test_yolo_data import LABELS, write_yolo
+from support.coco_writer import annotation, write_coco, write_image
+from support.voc_writer import write_voc
+from support.yolo_writer import LABELS, write_yolo
 from volumes.volume_files import voxels, world, write_landmarks, write_volume
 
 from paddlevit_dist.engine.compatibility import compare_files, list_samples

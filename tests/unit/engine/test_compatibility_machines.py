@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from images.detection.test_yolo_data import write_yolo
 from paddle import nn
-from points.test_scene_store import scene_of
 from support.runs import write_single_folder
-from volumes import volume_files
+from support.small_scenes import scene_of
+from support.yolo_writer import write_yolo
+from support import volume_files
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine import compatibility

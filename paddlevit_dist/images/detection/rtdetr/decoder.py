@@ -28,7 +28,6 @@ _EPSILON = 1e-5
 _SCALE = 0.5  # of the points' offsets, in sizes of the box
 _LEAST = 1e-5  # of a share and of its complement, before the logarithm
 _FARTHEST = 10.0  # of a number of a position of D-FINE's
-_HIGHEST, _QUALITY_DIM = 4, 64  # shares of a side's bins that tell how sure it is; of the layer that judges them
 _RARE = 0.01  # how likely a class is to a new classifier
 
 
@@ -173,16 +172,22 @@ class Decoder(nn.Layer):
 
 
 class Quality(nn.Layer):
-    """What the sharpness of a box's sides adds to the logits of its classes."""
+    """What the sharpness of a box's sides adds to the logits of its classes.
 
-    def __init__(self) -> None:
+    Args:
+        highest: shares of a side's bins that tell how sure it is.
+        dim, layers: of what judges them.
+    """
+
+    def __init__(self, highest: int = 4, dim: int = 64, layers: int = 2) -> None:
         super().__init__()
-        self.reg_conf = HeadMlp(4 * (_HIGHEST + 1), _QUALITY_DIM, 1, 2, starts_at_zero=True)
+        self._highest = highest
+        self.reg_conf = HeadMlp(4 * (highest + 1), dim, 1, layers, starts_at_zero=True)
 
     def forward(self, corners):
         """(..., 1) of (..., 4 * bins), float32 or float64."""
         shares = F.softmax(corners.reshape([*corners.shape[:-1], 4, -1]), axis=-1)
-        highest = paddle.topk(shares, _HIGHEST, axis=-1)[0]  # (..., 4, 4)
+        highest = paddle.topk(shares, self._highest, axis=-1)[0]  # (..., 4, highest)
         return self.reg_conf(paddle.concat([highest, highest.mean(-1, keepdim=True)], axis=-1).flatten(-2))
 
 

@@ -104,7 +104,7 @@ class ElanLayer(nn.Layer):
 
     def __init__(self, dim: int, blocks: int, expansion: float):
         super().__init__()
-        path = round(expansion * dim / 2)
+        path = int(expansion * dim // 2)
         self.conv1 = ConvNorm(2 * dim, 2 * dim, 1)
         self.csp_rep1, self.conv2 = CspLayer(dim, path, blocks, 1.0), ConvNorm(path, path, 3)
         self.csp_rep2, self.conv3 = CspLayer(path, path, blocks, 1.0), ConvNorm(path, path, 3)

@@ -1,0 +1,188 @@
+"""A path alone: whose annotations lie there is found and told, or asked."""
+
+import shutil
+
+import pytest
+from support.coco_writer import BOX, annotation, write_coco, write_image
+from support.processes import ROOT
+from support.voc_writer import write_voc
+from support.yolo_writer import write_yolo
+
+from paddlevit_dist.images.data.guessing import guess
+from paddlevit_dist.images.detection.data.coco import Coco
+from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
+from paddlevit_dist.images.detection.data.samples import open_samples
+from paddlevit_dist.images.detection.data.voc import Voc
+from paddlevit_dist.images.detection.data.yolo import Yolo
+from paddlevit_dist.registry import WITH_BOXES
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.dataset import dataset_class
+
+
+def coco(root):
+    write_coco(root, [annotation(1, 11, BOX)])
+
+
+def roboflow(root):
+    for split in ("train", "valid"):
+        write_coco(root, [annotation(1, 11, BOX)], split, file=f"{split}/_annotations.coco.json")
+
+
+def voc(root):
+    write_voc(root / "VOCdevkit" / "VOC2007", {"train": ["000001"], "val": ["000002"]})
+
+
+def flat_voc(root):
+    write_voc(root, {"train": ["1"]}, images="images", annotations="annotations")
+
+
+def xml_beside(root):
+    write_voc(root, {"train": ["1"]}, images="train", annotations="train")
+
+
+def one_folder_of_voc(root):
+    write_voc(root, {"": ["1", "2"]}, images="", annotations="")
+    shutil.rmtree(root / "ImageSets")
+
+
+def yolo(root):
+    write_yolo(root, train="images/train")
+
+
+def yolo_by_split(root):
+    write_yolo(root, "train/images", names="names: [a, b, c]\n", train="train/images")
+
+
+def yolo_of_another_name(root):
+    write_yolo(root, names=None)
+    (root / "coco128.yaml").write_text("path: C:\\\\data\\\\coco128\ntrain: images\\\\train\nnames: [a, b, c]\n")
+
+
+def labelimg(root):
+    write_yolo(root, "", names=None)
+    (root / "classes.txt").write_text("a\nb\nc\n")
+
+
+def cvat(root):
+    write_coco(root, [annotation(1, 11, BOX)], "images/default", file="annotations/instances_default.json")
+
+
+def yolo_without_description(root):
+    write_yolo(root, names=None)
+    (root / "classes.txt").write_text("a\nb\nc\n")
+
+
+@pytest.mark.parametrize(
+    ("write", "dataset", "reason"),
+    [
+        (coco, "coco", "my_data has annotations in COCO's format, such as annotations/instances_train2017.json"),
+        (roboflow, "coco", "such as train/_annotations.coco.json"),
+        (voc, "voc", "my_data has Pascal VOC's annotations, such as VOCdevkit/VOC2007/Annotations/000001.xml"),
+        (flat_voc, "voc", "such as annotations/1.xml"),
+        (xml_beside, "voc", "such as train/1.xml"),
+        (one_folder_of_voc, "voc", "such as 1.xml"),
+        (yolo, "yolo", "my_data has YOLO's labels, such as data.yaml"),
+        (yolo_by_split, "yolo", "such as data.yaml"),
+        (yolo_of_another_name, "yolo", "such as coco128.yaml"),
+        (labelimg, "yolo", "such as 1.txt"),
+        (cvat, "coco", "such as annotations/instances_default.json"),
+        (yolo_without_description, "yolo", "such as labels/train/1.txt"),
+    ],
+)
+def test_what_lies_there_names_the_data_set_and_can_be_read(write, dataset, reason, tmp_path, monkeypatch):
+    write(tmp_path / "my_data")
+    monkeypatch.chdir(tmp_path)
+    made = guess("my_data")
+    assert made.dataset == dataset and reason in made.reason
+    loaded = load([f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "-data_path=my_data"], example="vit_digits")
+    assert any(made.reason in line for line in loaded.notices)
+    assert loaded.values.DATA.DATASET == dataset
+    assert len(open_samples(loaded.values, "train", tmp_path, is_training=True)) >= 1
+
+
+@pytest.mark.parametrize("file", ["annotations/instances_default.json", "labels.json"])
+def test_a_file_of_annotations_is_a_data_path(tmp_path, file):
+    write_coco(tmp_path, [annotation(1, 11, BOX)], "pictures", file=file)
+    assert guess(str(tmp_path / file)).dataset == "coco"
+    named = [f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "DATA.TRAIN_PICTURES", "pictures"]
+    loaded = load([*named, f"-data_path={tmp_path / file}", "DATA.VAL_FRACTION", "0.4"], example="vit_digits")
+    sizes = [
+        len(open_samples(loaded.values, split, tmp_path, is_training=split == "train")) for split in ("train", "val")
+    ]
+    assert sizes == [2, 1]
+
+
+def test_another_file_is_no_data_path(tmp_path):
+    (tmp_path / "a.json").write_text('{"version": "5.3", "shapes": [], "imagePath": "a.jpg"}')
+    for path in (tmp_path / "a.json", tmp_path):
+        with pytest.raises(UserError, match=f"a.json is labelme's, of one image; .*labelme2coco {tmp_path}\\)"):
+            guess(str(path), WITH_BOXES)
+    assert guess(str(tmp_path)).dataset == "labelme"
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the images: {tmp_path}"):
+        guess(str(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize("kind", [Coco, Voc, Yolo])
+def test_holding_out_is_advised_only_where_there_is_a_training_set(tmp_path, kind):
+    if kind is Coco:
+        write_coco(tmp_path, [], file="annotations/instances_train.json")
+    elif kind is Voc:
+        write_voc(tmp_path, {"train": ["1"]})
+    else:
+        yolo(tmp_path)
+    for split, is_advised in (("val", True), ("test", False)):
+        with pytest.raises(UserError) as refused:
+            kind(str(tmp_path), split, tmp_path)
+        assert ("VAL_FRACTION" in str(refused.value)) == is_advised
+
+
+def test_two_kinds_of_annotations_are_both_named(tmp_path):
+    coco(tmp_path)
+    yolo(tmp_path)
+    with pytest.raises(UserError) as refused:
+        guess(str(tmp_path))
+    assert "(-dataset=coco)" in str(refused.value) and "(-dataset=yolo)" in str(refused.value)
+    assert "name the right one with -dataset" in str(refused.value)
+
+
+def test_class_folders_beside_annotations_are_both_named(tmp_path):
+    flat_voc(tmp_path)
+    for name in ("train/ant/1.jpg", "train/bee/1.jpg"):
+        write_image(tmp_path / name, 4, 4)
+    with pytest.raises(UserError) as refused:
+        guess(str(tmp_path))
+    assert "(-dataset=folder)" in str(refused.value) and "(-dataset=voc)" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("notes.json", '{"images": 3}'),
+        ("labels/notes.txt", "3 images\n"),
+        ("annotations/x.xml", "<svg/>"),
+        ("data.yaml", "x: 1"),
+    ],
+)
+def test_other_files_of_these_kinds_are_not_taken_for_annotations(tmp_path, name, content):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(content)
+    assert guess(str(tmp_path)) is None
+
+
+def test_data_of_another_task_are_refused_with_the_names_of_those_that_fit(tmp_path):
+    for dataset, task, fitting in (
+        (
+            "digits",
+            "detection",
+            "holds images, but TASK detection reads images with boxes: take coco, synthetic_sh",
+        ),
+        ("coco", "classification", "holds images with boxes, but TASK classification reads images: take cifar10, "),
+    ):
+        config = load(["TASK", task, f"-dataset={dataset}", "-data_path=x" if dataset == "coco" else "-seed=1"]).values
+        contract = DetectionDataset if task == "detection" else DetectionDataset.__mro__[1]
+        with pytest.raises(UserError) as refused:
+            dataset_class(config, contract)
+        assert fitting in str(refused.value)
+        assert ("coco" in str(refused.value).partition("take ")[2]) == (task == "detection")

@@ -1,0 +1,441 @@
+"""COCO's files and what people make of them: read as COCO's tools do, and what is odd is told."""
+
+import functools
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocotools.coco import COCO
+from support.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
+
+from paddlevit_dist.images.data.inspection import Inspection
+from paddlevit_dist.images.data.quarantine import Replacements
+from paddlevit_dist.images.detection.data.coco import Coco
+from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_samples
+from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform
+from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations
+from paddlevit_dist.images.run_lengths import decode
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+
+TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
+
+
+refused = functools.partial(refused_by, Coco)
+
+
+def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
+    generator = np.random.default_rng(0)
+    images, annotations = [], []
+    for number in generator.permutation(40).tolist():
+        images.append({"id": 5 * number, "file_name": f"{number}.png", "height": 40, "width": 50 + number})
+        for _ in range(generator.integers(0, 4)):
+            box = generator.integers(0, 25, 4).astype(float).tolist()
+            x, y, w, h = box
+            shape = [[x, y, x + w + 1, y, x + w / 2, y + h + 2]]
+            if generator.random() < 0.2:
+                shape = {"size": [40, 50 + number], "counts": [100, 30, 40 * (50 + number) - 130]}
+            more = {"iscrowd": int(isinstance(shape, dict)), "segmentation": shape}
+            annotations.append(annotation(0, 5 * number, box, int(generator.choice([3, 7])), **more))
+    generator.shuffle(annotations)
+    for number, one in enumerate(annotations):
+        one["id"] = 1000 - number
+    path = write_coco(tmp_path, annotations, images=images)
+    write_image(tmp_path / "train2017" / "0.png", 40, 50)
+    theirs = COCO(str(path))
+    ours = pickle.loads(pickle.dumps(Coco(str(tmp_path), "train", cache)))
+    assert len(pickle.dumps(ours)) <= 1200
+    assert ours.category_ids == tuple(sorted(theirs.getCatIds())) and ours.class_names == ["dog", "cat"]
+    assert len(ours) == 40 and ours.has_masks and ours.labelled
+    assert ours.image_ids.tolist() == [image["id"] for image in images]
+    for index in range(40):
+        image = theirs.loadImgs(ours.image_id(index))[0]
+        assert ours.size(index) == (image["height"], image["width"]) and ours.describe(index).endswith(
+            image["file_name"]
+        )
+        entries, found = theirs.imgToAnns[image["id"]], ours.annotations(index)
+        assert found.boxes.shape == (len(entries), 4)
+        assert found.boxes.tolist() == [entry["bbox"] for entry in entries]
+        assert [ours.category_ids[label] for label in found.labels] == [entry["category_id"] for entry in entries]
+        assert found.areas.tolist() == [entry["area"] for entry in entries]
+        assert found.is_crowd.tolist() == [bool(entry["iscrowd"]) for entry in entries]
+        assert found.ids.tolist() == [entry["id"] for entry in entries]
+        for mask, entry in zip(found.masks, entries):
+            assert np.array_equal(decode(mask, *ours.size(index)), theirs.annToMask(entry))
+
+
+def test_images_and_boxes_are_read_and_counted(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 13, BOX), annotation(2, 11, BOX, 3), annotation(3, 13, BOX, iscrowd=1)])
+    dataset = Coco(str(tmp_path), "train", cache)
+    image, found = dataset.read(2)
+    assert image.size == (30, 20) and image.mode == "RGB" and found.ids.tolist() == [1, 3]
+    assert found.is_learnable.tolist() == [True, False] and found.masks is None and not dataset.has_masks
+    assert dataset.summary() == "3 images, 3 boxes: cat 2, dog 1; 1 of them a crowd; 1 image without boxes"
+    assert dataset.learnable().tolist() == [True, False, True]
+    assert dataset.sizes.tolist() == [[20, 30]] * 3
+    assert dataset.notices == [
+        f"train: {tmp_path}/annotations/instances_train2017.json, images in {tmp_path}/train2017"
+    ]
+
+
+ODD = {
+    "two objects of one id": ([annotation(1, 11, BOX), annotation(1, 12, BOX)], "1 id shared by several objects", 2),
+    "unknown image": (
+        [annotation(1, 99, BOX)],
+        "1 object of an image that the file does not have: left out, as 1",
+        0,
+    ),
+    "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file does not have", 0),
+    "no box": ([annotation(1, 11, None), annotation(2, 11, [])], "2 objects without a box: never learnt or found", 2),
+    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area: not learnt, as 1", 1),
+    "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image: not learnt", 1),
+    "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that reaches beyond the image", 1),
+    "text for numbers": ([annotation("5", "11", BOX, "7")], "1 number written as text or with a point (image_id", 1),
+    "shares": (
+        [annotation(1, 11, [0.1, 0.2, 0.5, 0.5]), annotation(2, 12, [0.5, 0.5, 0.5, 0.5])],
+        "2 objects with a box inside the first pixel, as all have: COCO's are in pixels",
+        2,
+    ),
+    "corners": (
+        [annotation(1, 11, [20, 10, 30, 20]), annotation(2, 12, [1, 2, 5, 9])],
+        "2 objects with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height",
+        2,
+    ),
+    "area missing": (
+        [annotation(1, 11, BOX, area=None)],
+        "1 object without an area: that of the box, or of the mask",
+        1,
+    ),
+    "id missing": (
+        [annotation(None, 11, BOX)],
+        "1 object without id, or whose id is no number: its position is tak",
+        1,
+    ),
+    "id is a name": ([annotation("a", 11, BOX)], "1 object without id, or whose id is no number: its position is", 1),
+    "id 0": ([annotation(0, 11, BOX)], "1 object with id 0: counted here, by COCO's tools as not found, as 0", 1),
+    "point": ([annotation(1.0, 11.0, BOX)], "1 number written as text or with a point (image_id", 1),
+    "text for a crowd": ([annotation(1, 11, BOX, iscrowd="1")], "1 number written as text or with a point (iscrowd", 1),
+}
+ONLY_TRAINING = ("outside", "beyond", "shares", "corners")  # notes of what is learnt, which needs the sizes of images
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
+    annotations, notice, kept = ODD[case]
+    path = write_coco(tmp_path, annotations)
+    for _ in range(2):  # also where the index is there already
+        dataset = Coco(str(tmp_path), "train", cache)
+        assert any(notice in line and str(tmp_path) in line for line in dataset.notices), dataset.notices
+        found = [dataset.annotations(index) for index in range(3)]
+        assert sum(len(one.ids) for one in found) == kept
+        assert all(np.isfinite(one.boxes).all() and np.isfinite(one.areas).all() for one in found)
+    evaluated = read_annotations(path)
+    assert len(evaluated.truth.labels) == kept
+    assert any(notice in line for line in evaluated.notices) == (case not in ONLY_TRAINING), evaluated.notices
+
+
+WRONG = {
+    "two images of one id": (
+        {"images": [{"id": 1, "file_name": f"{n}.png", "height": 2, "width": 2} for n in (1, 2)]},
+        "images[1] has id 1: that of images[0] too; expected a number of its own",
+    ),
+    "id of an image is half": ({"images": [{"id": 1.5, "file_name": "1.png"}]}, "images[0] has id 1.5: expected a"),
+    "half a pixel": ({"images": [{"id": 1, "file_name": "1.png", "height": 1.5}]}, "height 1.5: expected a whole"),
+    "text in a box": ({"annotations": [annotation(1, 11, [1, 2, "3", 4])]}, "expected four finite numbers"),
+    "area without end": ({"annotations": [annotation(1, 11, BOX, area=1e301)]}, "expected a finite number"),
+    "crowd is a word": ({"annotations": [annotation(1, 11, BOX, iscrowd="no")]}, "has iscrowd 'no': expected a number"),
+    "nameless category": ({"categories": [{"id": 1, "name": " "}]}, "categories[0] (id 1) has name ' ': expected text"),
+    "id is a name": ({"images": [{"id": "x1", "file_name": "1.png"}]}, "images[0] has id 'x1': expected a"),
+    "no file name": ({"images": [{"id": 1}]}, "images[0] (id 1) has no file_name: expected the name"),
+    "three numbers": (
+        {"annotations": [annotation(1, 11, [1, 2, 3])]},
+        "annotations[0] (id 1) has bbox [1, 2, 3]: expec",
+    ),
+    "not a number": (
+        {"annotations": [annotation(1, 11, [1, 2, 3, float("nan")])]},
+        "is not JSON as COCO's annotations are: JSON is malformed: invalid character (byte ",
+    ),
+    "no image": ({"annotations": [{"id": 1, "category_id": 7, "bbox": BOX}]}, "has no image_id: expected a whole"),
+    "twice the category": ({"categories": [CATEGORIES[0], CATEGORIES[0]]}, "7 is also that of category 'cat'"),
+    "no categories": ({"categories": None}, "has no categories; expected annotations in COCO's format"),
+    "empty categories": ({"categories": []}, "has no categories; expected annotations in COCO's format"),
+    "no images": ({"images": ()}, "has no images; expected annotations in COCO's format"),
+    "an object for a list": ({"annotations": {"1": 2}}, "annotations: expected a list of objects"),
+    "numbers for objects": ({"annotations": [3]}, "annotations[0]: Expected `object`, got `int`"),
+}
+
+
+ONLY_IMAGES = ("id is a name", "no file name")  # an evaluation reads no images, and compares any ids
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_file_that_is_not_as_coco_says_is_refused_in_one_line(tmp_path, cache, case):
+    content, message = WRONG[case]
+    content = {"annotations": [], "categories": CATEGORIES, **content}
+    write_coco(tmp_path, [])  # the images
+    images = content.pop("images", [{"id": 11, "file_name": "1.png", "height": 20, "width": 30}])
+    path = write_coco(tmp_path, **content, images=images)
+    if images == ():
+        path.write_text(path.read_text().replace('"images"', '"pictures"'))
+    assert message in refused(tmp_path, cache)
+    assert not [path for path in cache.iterdir() if "coco" in path.name]
+    if case in ONLY_IMAGES:
+        assert read_annotations(path).image_ids
+        return
+    with pytest.raises(UserError) as error:
+        read_annotations(path)
+    assert str(error.value) == refused(tmp_path, cache)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"images": [', "is not JSON as COCO's annotations are: Input data was truncated"),
+        ('[{"image_id": 1}]', "is a list, as files of results are; expected annotations in COCO's format"),
+    ],
+)
+def test_other_files_are_named(tmp_path, cache, text, message):
+    write_coco(tmp_path, []).write_text(text)
+    said = refused(tmp_path, cache)
+    assert message in said and "instances_train2017.json" in said
+    with pytest.raises(UserError, match="instances_train2017.json is"):
+        read_annotations(tmp_path / "annotations" / "instances_train2017.json")
+
+
+def test_a_category_that_no_image_has_and_names_that_occur_twice_are_kept(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX)], categories=[*CATEGORIES, {"id": 9, "name": "cat"}])
+    dataset = Coco(str(tmp_path), "train", cache)
+    assert dataset.class_names == ["dog", "cat", "cat"] and dataset.category_ids == (3, 7, 9)
+    assert any("1 category with the name of another one ('cat'), as 9" in line for line in dataset.notices)
+
+
+def test_without_annotations_a_split_has_no_labels(tmp_path, cache):
+    write_coco(tmp_path, None, split="test2017", file="annotations/image_info_test2017.json")
+    dataset = Coco(str(tmp_path), "test", cache)
+    assert not dataset.labelled and len(dataset) == 3 and len(dataset.annotations(1).ids) == 0
+
+
+def test_sizes_that_the_file_does_not_say_are_measured(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 5, BOX)], images=[{"id": 5, "file_name": "a.png"}])
+    write_image(tmp_path / "train2017" / "a.png", 25, 35)
+    dataset = Coco(str(tmp_path), "train", cache)
+    assert dataset.size(0) == (25, 35)
+    assert any("1 image without height or width: both were measured, as 5" in line for line in dataset.notices)
+
+
+def test_a_changed_file_gives_another_index_and_a_damaged_index_is_made_again(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX)])
+    assert len(Coco(str(tmp_path), "train", cache).annotations(0).ids) == 1
+    for path in list(cache.iterdir()):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 255
+        path.write_bytes(content)
+        assert len(Coco(str(tmp_path), "train", cache).annotations(0).ids) == 1
+    write_coco(tmp_path, [annotation(1, 11, BOX), annotation(2, 11, BOX)])
+    assert len(Coco(str(tmp_path), "train", cache).annotations(0).ids) == 2
+
+
+def test_masks_of_a_file_that_changes_during_a_run_are_refused(tmp_path, cache):
+    path = write_coco(tmp_path, [annotation(1, 11, BOX, segmentation=TRIANGLE), annotation(2, 11, BOX)])
+    dataset = Coco(str(tmp_path), "train", cache)
+    assert any("1 object without a mask: the box is taken" in line for line in dataset.notices)
+    masks = dataset.annotations(0).masks
+    assert masks[0] == TRIANGLE and decode(masks[1], 20, 30).sum() == 80
+    path.write_text(path.read_text().replace('"annotations"', '            "annotations"'))
+    with pytest.raises(UserError, match="has changed since this run began"):
+        pickle.loads(pickle.dumps(dataset)).annotations(0)
+
+
+@pytest.mark.parametrize(
+    ("file", "folder"),
+    [
+        ("annotations/instances_val2017.json", "val2017"),
+        ("annotations/instances_val.json", "images/val"),
+        ("val.json", "images"),
+        ("my_validation_set.json", ""),
+        ("valid/_annotations.coco.json", "valid"),
+        ("annotations/valid.json", "valid"),
+    ],
+)
+def test_other_layouts_are_found_and_told(tmp_path, cache, file, folder):
+    write_coco(tmp_path, [annotation(1, 11, BOX)], split=folder or ".", file=file)
+    write_coco(tmp_path, [], split="train", file="annotations/train.json")
+    dataset = Coco(str(tmp_path), "val", cache)
+    assert dataset.read(0)[0].size == (30, 20)
+    assert f"{tmp_path / file}, images in {tmp_path / folder}" in dataset.notices[0]
+    assert Coco.has_validation(str(tmp_path))
+
+
+def test_what_is_not_found_or_not_clear_is_told_with_the_key_that_names_it(tmp_path, cache):
+    path = write_coco(tmp_path, [])
+    assert "has no file of val annotations; there is annotations/instances_train2017.json" in refused(
+        tmp_path, cache, "val"
+    )
+    assert not Coco.has_validation(str(tmp_path))
+    write_coco(tmp_path, [], file="annotations/instances_train.json")
+    assert "has 2 files of annotations for train" in refused(tmp_path, cache)
+    dataset = Coco(str(tmp_path), "train", cache, annotations="annotations/instances_train.json")
+    assert len(dataset) == 3
+    for name in ("test_a.json", "test_b.json"):
+        write_coco(tmp_path, [], file=f"annotations/{name}")
+    assert "2 files of annotations for test" in refused(tmp_path, cache, "test")
+    assert "name one with -split=val DATA.VAL_ANNOTATIONS" in refused(tmp_path, cache, "test")
+    assert "DATA.TRAIN_ANNOTATIONS x.json: there is no file" in refused(tmp_path, cache, annotations="x.json")
+    shutil.move(str(tmp_path / "train2017"), str(tmp_path.parent / f"{tmp_path.name}-elsewhere"))
+    (tmp_path / "annotations" / "instances_train.json").unlink()
+    message = refused(tmp_path, cache)
+    assert "such as 1.png, are not below" in message and "DATA.TRAIN_PICTURES" in message
+    elsewhere = str(tmp_path.parent / f"{tmp_path.name}-elsewhere")
+    assert Coco(str(tmp_path), "train", cache, str(path), elsewhere).read(0)[0].size == (30, 20)
+
+
+def test_an_image_of_another_size_than_annotated_is_refused_with_both_sizes(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX)])
+    write_image(tmp_path / "train2017" / "1.png", 20, 31)
+    dataset = Coco(str(tmp_path), "train", cache)
+    with pytest.raises(UserError, match=r"1.png has 31 x 20 pixels .*, but instances_train2017.json says 30 x 20"):
+        dataset.read(0)
+    write_image(tmp_path / "train2017" / "1.png", 30, 20)
+    with pytest.raises(UserError, match="try DATA.EXIF_ROTATE true"):
+        dataset.read(0)
+    with pytest.raises(UserError, match="20 x 30 pixels") as wrong:
+        dataset.require_size(0, (30, 20))
+    assert str(pickle.loads(pickle.dumps(wrong.value))) == str(wrong.value)  # it crosses from a loader process
+    dataset.require_size(1, (20, 30))
+
+
+def opened(root, cache, *words, split="train", evaluates=False, is_training=True):
+    config = load(["TASK", "detection", "-dataset=coco", f"-data_path={root}", f"-output={cache}", *words]).values
+    inspection = Inspection(evaluates, config.DATA.ON_BAD_SAMPLE == "skip")
+    return open_samples(config, split, cache, is_training, inspection=inspection)
+
+
+def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX)])
+    (tmp_path / "train2017" / "2.png").write_bytes(b"no image")
+    with pytest.raises(UserError, match=r"2.png cannot be read as an image.*DATA.ON_BAD_SAMPLE skip"):
+        opened(tmp_path, cache)
+    notices = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip").notices
+    assert any("one of them cannot be read and the next readable one takes its place" in line for line in notices)
+    (tmp_path / "train2017" / "2.png").unlink()
+    with pytest.raises(UserError, match="1 of 3 images of train are not there, as .*2.png: put them there, or leave"):
+        opened(tmp_path, cache)
+    samples = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip")
+    assert any("1 of 3 images of train are not there, as" in line for line in samples.notices)
+    samples.replacements = Replacements(cache)
+    replaced = samples.sample(1, np.random.default_rng(0))
+    assert replaced.index == 2 and [Path(found.path).name for found in samples.replacements.collect()] == ["2.png"]
+    assert np.array_equal(replaced.image, samples.sample(2, np.random.default_rng(0)).image)
+    write_image(tmp_path / "train2017" / "2.png", 20, 29)
+    with pytest.raises(UserError, match="2.png has 29 x 20 pixels"):
+        opened(tmp_path, cache)
+    notices = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip").notices
+    assert any("one of them cannot be read" in line and "2.png has 29 x 20 pixels" in line for line in notices)
+
+
+def test_images_that_the_file_does_not_name_are_told(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX)])
+    assert not any("beside" in line for line in opened(tmp_path, cache).notices)
+    write_image(tmp_path / "train2017" / "1.jpg", 20, 30)  # beside 1.png
+    line = "1 image is beside those of train without annotations, and not read, as 1.jpg"
+    assert line in opened(tmp_path, cache).notices
+
+
+def test_exif_turned_images_are_told_and_turned_where_asked(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 5, BOX)], images=[{"id": 5, "file_name": "a.jpg", "height": 30, "width": 20}])
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    write_image(tmp_path / "train2017" / "a.jpg", 20, 30, exif=exif)
+    with pytest.raises(UserError, match=r"has 30 x 20 pixels .* says 20 x 30; .*try DATA.EXIF_ROTATE true"):
+        opened(tmp_path, cache)
+    samples = opened(tmp_path, cache, "DATA.EXIF_ROTATE", "true")
+    assert samples.dataset.read(0)[0].size == (20, 30)
+
+
+def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_where_asked(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX), annotation(2, 12, [1, 1, 0, 0]), annotation(3, 13, BOX, iscrowd=1)])
+    samples = opened(tmp_path, cache, "DATA.KEEP_EMPTY", "false")
+    assert len(samples) == 1 and samples.dataset.image_ids.tolist() == [11]
+    assert "2 training images with nothing to learn left out (DATA.KEEP_EMPTY false)" in samples.notices
+    assert len(opened(tmp_path, cache)) == 3
+    part = functools.partial(opened, tmp_path, cache, "DATA.VAL_FRACTION", "0.4")
+    parts = part().dataset, part(split="val", is_training=False).dataset
+    assert sorted([*parts[0].image_ids, *parts[1].image_ids]) == [11, 12, 13] and len(parts[1]) == 1
+    assert parts[0].is_share and parts[1].is_share and not samples.is_share
+    assert not set(parts[0].identities()) & set(parts[1].identities())
+    assert parts[1].identity(0) == parts[1].describe(0).removeprefix(f"{tmp_path}/")  # "train2017/...": not of val2017
+    part = pickle.loads(pickle.dumps(parts[0]))
+    assert len(pickle.dumps(parts[0])) <= 1200 and part.class_names == ["dog", "cat"] and part.labelled
+    whole = Coco(str(tmp_path), "train", cache)
+    for index in range(len(part)):
+        position = whole.image_ids.tolist().index(part.image_id(index))
+        assert np.array_equal(part.annotations(index).ids, whole.annotations(position).ids)
+        assert part.read(index)[0].tobytes() == whole.read(position)[0].tobytes()
+        assert part.size(index) == (20, 30) and part.describe(index) == whole.describe(position)
+    assert part.summary().startswith("2 images, ")
+    write_coco(tmp_path, [annotation(2, 12, [1, 1, 0, 0]), annotation(3, 13, BOX, iscrowd=1)])
+    with pytest.raises(UserError, match="has no object to learn among its 3 train images"):
+        opened(tmp_path, cache)
+
+
+def test_entries_of_one_file_are_held_out_together(tmp_path, cache):
+    images = [{"id": n, "file_name": f"{n % 4}.png", "height": 4, "width": 4} for n in range(12)]  # each thrice
+    write_coco(tmp_path, [annotation(1, 1, [0, 0, 2, 2])], images=images)
+    for number in range(4):
+        write_image(tmp_path / "train2017" / f"{number}.png", 4, 4)
+    val = opened(tmp_path, cache, "DATA.VAL_FRACTION", "0.4", split="val", is_training=False).dataset
+    assert len(val) == 6 and len(set(val.identities())) == 2
+
+
+def test_a_mask_that_cannot_be_drawn_names_its_object(tmp_path, cache):
+    write_coco(tmp_path, [annotation(8, 11, BOX, segmentation=[[1.0, 2.0, "x"]])])
+    samples = DetectionSamples(
+        Coco(str(tmp_path), "train", cache), DetectionEvaluationTransform(20, 40), True, with_masks=True
+    )
+    with pytest.raises(UserError, match="object 8 cannot be used: its segmentation"):
+        samples.sample(0, np.random.default_rng(0))
+
+
+def test_file_names_of_any_script_and_in_sub_folders(tmp_path, cache):
+    write_coco(tmp_path, [], images=[{"id": 1, "file_name": "bär/画像 1.png", "height": 4, "width": 4}])
+    write_image(tmp_path / "train2017" / "bär" / "画像 1.png", 4, 4)
+    assert Coco(str(tmp_path), "train", cache).read(0)[0].size == (4, 4)
+    content = json.loads((tmp_path / "annotations" / "instances_train2017.json").read_text())
+    (tmp_path / "annotations" / "instances_train2017.json").write_text(json.dumps(content, ensure_ascii=False), "utf-8")
+    assert Coco(str(tmp_path), "train", cache).describe(0).endswith("bär/画像 1.png")
+
+
+def test_names_of_lvis_and_of_windows(tmp_path, cache):
+    images = [
+        {"id": 1, "coco_url": "http://images.cocodataset.org/val2017/1.png", "height": 20, "width": 30},
+        {"id": 2, "file_name": "val2017\\2.png", "height": 20, "width": 30},
+    ]
+    write_coco(tmp_path, [], "val2017", file="lvis_train.json")
+    write_coco(tmp_path, [], images=images, file="lvis_train.json")
+    dataset = Coco(str(tmp_path), "train", cache)
+    assert dataset.describe(0) == str(tmp_path / "val2017" / "1.png") and dataset.read(1)[0].size == (30, 20)
+    told = " ".join(dataset.notices)
+    assert "1 image without file_name: the end of coco_url is taken, as 1" in told
+    assert "1 image whose file_name has backslashes: taken for slashes, as 2" in told
+
+
+@pytest.mark.parametrize("name", ["../outside.png", "/outside.png", "a/../../../outside.png", "../train2017x/1.png"])
+def test_images_outside_of_the_data_are_read_only_where_a_key_allows_it(tmp_path, cache, name):
+    root = tmp_path / "data"
+    name = str(tmp_path / name[1:]) if name.startswith("/") else name
+    inside = {"id": 1, "file_name": "../pictures/1.png", "height": 4, "width": 5}
+    write_image(root / "pictures" / "1.png", 4, 5)
+    write_image(tmp_path / "elsewhere" / "1.png", 4, 5)
+    images = {"images": str(tmp_path / "elsewhere")}  # which a key names
+    outside = {"id": 2, "file_name": name, "height": 4, "width": 5}
+    write_coco(root, [], images=[inside | {"file_name": "../elsewhere/1.png"}, outside])
+    message = refused(root, cache, **images)
+    assert "images[1] (id 2) has file_name" in message and "DATA.PICTURES_ANYWHERE true allows others" in message
+    assert len(Coco(str(root), "train", cache, anywhere=True, **images)) == 2
+    assert "DATA.PICTURES_ANYWHERE" in refused(root, cache, **images)  # also where an index is there already
+    write_coco(root, [], images=[inside])
+    assert Coco(str(root), "train", cache, images="pictures").read(0)[0].size == (5, 4)

@@ -1,0 +1,142 @@
+"""YOLO's text files and what people make of them."""
+
+import functools
+import pickle
+
+import numpy as np
+import pytest
+from support.coco_writer import refused_by
+from support.yolo_writer import LABELS, write_yolo
+
+from paddlevit_dist.images.detection.data.yolo import Yolo
+
+refused = functools.partial(refused_by, Yolo)
+
+
+def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):
+    write_yolo(tmp_path, train="images/train")
+    dataset = pickle.loads(pickle.dumps(Yolo(str(tmp_path), "train", cache)))
+    assert len(pickle.dumps(dataset)) <= 1200
+    assert dataset.class_names == ["cat", "dog", "cow"] and dataset.category_ids == (0, 1, 2)
+    assert dataset.image_ids.tolist() == [1, 7, 9] and dataset.sizes.tolist() == [[20, 40]] * 3
+    image, found = dataset.read(0)
+    assert image.size == (40, 20) and found.labels.tolist() == [0, 2]
+    assert np.allclose(found.boxes, [[12, 4, 16, 12], [0, 2, 8, 4]]) and np.allclose(found.areas, [192, 32])
+    assert np.allclose(found.masks[0], [[12, 4, 12, 16, 28, 16, 28, 4]])  # its box
+    outlined = dataset.annotations(1)
+    assert np.allclose(outlined.boxes, [[0, 0, 40, 20]]) and np.allclose(outlined.areas, [400])
+    assert np.allclose(outlined.masks[0], [[0, 0, 40, 0, 20, 20]])
+    assert len(dataset.annotations(2).ids) == 0 and dataset.has_masks
+    notices = Yolo(str(tmp_path), "train", cache).notices
+    assert notices[0] == f"train: 3 images of {tmp_path}/data.yaml"
+    assert f"1 image without a file of labels: no boxes, as {tmp_path}/images/train/9.png" in notices
+
+
+@pytest.mark.parametrize(
+    ("images", "names", "places", "split"),
+    [
+        ("images/val", "names: {0: cat, 1: dog, 2: cow}\n", {"val": "images/val"}, "val"),
+        ("valid/images", "names: [a, b, c]\n", {"val": "../valid/images"}, "val"),
+        ("sets/images/val", "path: sets\nnames: [a, b, c]\n", {"val": "images/val"}, "val"),
+        ("images/train", "names: [a, b, c]\n", {"train": "list.txt"}, "train"),
+        ("images/train/deep", "names: [a, b, c]\n", {"train": "[images/train]"}, "train"),
+        ("images/train", None, {}, "train"),
+        ("train/images", None, {}, "train"),
+        ("images", None, {}, "train"),
+        ("images/validation", "names: [a, b, c]\n", {}, "val"),
+        ("val", None, {}, "val"),
+    ],
+)
+def test_layouts(tmp_path, cache, images, names, places, split):
+    root = tmp_path / "data"
+    write_yolo(root, images, names=names, **places)
+    (root / "list.txt").write_text("".join(f"./{images}/{stem}.png\n" for stem in LABELS))
+    if names is None:
+        (root / "classes.txt").write_text("a\nb\nc\n")
+    dataset = Yolo(str(root), split, cache)
+    assert len(dataset) == 3 and dataset.read(0)[1].labels.tolist() == [0, 2]
+    assert dataset.describe(2) == str(root / images / "9.png")
+
+
+WRONG = {
+    "6 columns": ("0 0.5 0.5 0.1 0.1 0.93", "6 numbers, as results have: leave out the last, their score"),
+    "3 columns": ("0 0.5 0.5", "3 numbers; expected class x y width height"),
+    "words": ("cat 0.5 0.5 0.1 0.1", "expected numbers"),
+    "pixels": ("0 120 80 30 40", "expected shares of the image from 0 to 1, not pixels"),
+    "class 3 of 3": ("3 0.5 0.5 0.1 0.1", "there is no such class: 3 are named, from 0 on"),
+    "half a class": ("0.5 0.5 0.5 0.1 0.1", "there is no such class"),
+    "not a number": ("0 nan 0.5 0.1 0.1", "expected shares"),
+    "no number at all": ("nan 0.5 0.5 0.1 0.1", "there is no such class"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_line_is_named(tmp_path, cache, case):
+    line, message = WRONG[case]
+    write_yolo(tmp_path, labels={"1": f"0 0.5 0.5 0.1 0.1\n{line}\n"})
+    said = refused(tmp_path, cache)
+    assert f"labels/train/1.txt line 2: '{line}': " in said and message in said
+
+
+def test_what_is_odd_is_kept_and_told(tmp_path, cache):
+    text = "0 0.5 0.5 0.1 0.1\n" * 2 + "1 0.95 0.5 0.3 0.1\n2.0 0.5 0.5 0 0.1\n1 -0.3 0.5 0.2 0.1\n"
+    write_yolo(tmp_path, labels={"1": text})
+    dataset = Yolo(str(tmp_path), "train", cache)
+    told = "; ".join(dataset.notices)
+    assert "1 line repeated in the same file: all are kept" in told and "1 box without an area: not learnt" in told
+    assert "1 line with a share beyond 0 to 1: cut off for training" in told
+    assert dataset.annotations(0).is_learnable.tolist() == [True, True, True, False, True]
+
+
+def test_what_is_missing_is_named(tmp_path, cache):
+    write_yolo(tmp_path, names=None)
+    assert "has no names of classes; expected data.yaml" in refused(tmp_path, cache)
+    write_yolo(tmp_path, names="nc: 3\n")
+    assert "data.yaml has no names of classes" in refused(tmp_path, cache)
+    write_yolo(tmp_path, train="images/elsewhere")
+    assert "data.yaml names images/elsewhere, which is not there" in refused(tmp_path, cache)
+    assert "has no split 'val' (-split): it has train; DATA.VAL_FRACTION" in refused(tmp_path, cache, "val")
+    (tmp_path / "data.yaml").write_text("names: [a, b")
+    assert "data.yaml cannot be read: line" in refused(tmp_path, cache)
+    (tmp_path / "images" / "train" / "1.jpg").write_bytes(b"")
+    write_yolo(tmp_path)
+    assert "has 1.jpg and 1.png: one file of annotations would be for both" in refused(tmp_path, cache)
+
+
+def test_a_changed_file_of_labels_is_noticed(tmp_path, cache):
+    write_yolo(tmp_path)
+    assert len(Yolo(str(tmp_path), "train", cache).annotations(0).ids) == 2
+    (tmp_path / "labels" / "train" / "1.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    assert len(Yolo(str(tmp_path), "train", cache).annotations(0).ids) == 1
+
+
+def test_paths_of_windows_and_yaml_files_of_any_name(tmp_path, cache):
+    write_yolo(tmp_path, names=None)
+    (tmp_path / "list.txt").write_text("".join(f".\\images\\train\\{stem}.png\n" for stem in LABELS))
+    for place in ("images\\train", ".\\images\\train", "list.txt"):
+        (tmp_path / "mine.yml").write_text(f"names: [a, b, c]\ntrain: {place}\n")
+        assert len(Yolo(str(tmp_path), "train", cache)) == 3
+    (tmp_path / "other.yaml").write_text("names: [a]\nval: images\n")
+    assert f"{tmp_path}/mine.yml, {tmp_path}/other.yaml all describe data" in refused(tmp_path, cache)
+    (tmp_path / "data.yaml").write_text("names: [a, b, c]\ntrain: images/train\n")
+    assert len(Yolo(str(tmp_path), "train", cache)) == 3
+
+
+@pytest.mark.parametrize("folder", ["", "images", "train"])
+def test_labels_beside_the_images(tmp_path, cache, folder):
+    root = tmp_path / "data"
+    write_yolo(root, folder or ".", names=None)
+    for file in (root / "labels").rglob("*.txt") if folder == "images" else ():
+        file.rename(root / "images" / file.name)
+    (root / folder / "classes.txt").write_text("a\nb\nc\n")
+    top = root / "images" if folder == "images" else root
+    dataset = Yolo(str(top), "train", cache)
+    assert len(dataset) == 3 and dataset.read(0)[1].labels.tolist() == [0, 2]
+
+
+def test_a_number_of_classes_other_than_that_of_the_names_is_told(tmp_path, cache):
+    for number, is_told in ((3, False), (80, True)):
+        write_yolo(tmp_path, names=f"nc: {number}\nnames: [cat, dog, cow]\n", train="images/train")
+        told = [line for line in Yolo(str(tmp_path), "train", cache).notices if "nc is" in line]
+        expected = f"{tmp_path}/data.yaml: nc is 80, but 3 classes have names: those with names count"
+        assert told == ([expected] if is_told else [])

@@ -1,0 +1,146 @@
+"""``evaluate detections`` of YOLO's text files: as the same boxes in COCO's files score by pycocotools."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import coco_peer
+
+from paddlevit_dist.commands import evaluate_detections
+from paddlevit_dist.compare.pairs import compare
+from paddlevit_dist.compare.tables import read
+from paddlevit_dist.runtime.errors import UserError
+
+CATEGORIES = [{"id": 3, "name": "cup"}, {"id": 8, "name": "hat"}]  # 0 and 1 in YOLO's files
+
+
+def written(folder, number=25, seed=0):
+    """The same truth and results as files of YOLO, in ``yolo`` and ``found``, and as what COCO's tools read."""
+    rng = np.random.default_rng(seed)
+    coco, results = {"images": [], "annotations": [], "categories": CATEGORIES}, []
+    for place in ("yolo/images/val", "yolo/images/train", "yolo/labels/val", "found"):
+        (folder / place).mkdir(parents=True)
+    (folder / "yolo" / "data.yaml").write_text("train: images/train\nval: images/val\nnames: [cup, hat]\n")
+    for image in range(1, number + 1):
+        width, height = (int(side) for side in rng.integers(50, 220, 2))
+        Image.new("L", (width, height)).save(folder / f"yolo/images/val/a{image:02d}.png")
+        about = {"id": 70 + image, "file_name": f"val/a{image:02d}.png", "width": width, "height": height}
+        coco["images"].append(about)
+        lines, found = [], []
+        for _ in range(int(rng.integers(0, 4))):
+            label, middle, size = int(rng.integers(2)), rng.uniform(0.3, 0.7, 2), rng.uniform(0.2, 0.5, 2)
+            line = f"{label} {middle[0]:.6f} {middle[1]:.6f} {size[0]:.6f} {size[1]:.6f}"
+            lines.append(line)
+            box = in_pixels(line, width, height)
+            annotation = {"id": len(coco["annotations"]) + 1, "image_id": 70 + image, "bbox": box, "iscrowd": 0}
+            area = float(line.split()[3]) * float(line.split()[4]) * width * height
+            coco["annotations"].append({**annotation, "category_id": CATEGORIES[label]["id"], "area": area})
+            if rng.random() < 0.85:
+                middle = middle + rng.normal(0, 0.03, 2)
+                label = label if rng.random() < 0.9 else 1 - label
+                line = f"{label} {middle[0]:.6f} {middle[1]:.6f} {size[0]:.6f} {size[1]:.6f}"
+                score = round(float(rng.random()), 1)  # equal ones occur
+                found.append(f"{line} {score}")
+                result = {"image_id": 70 + image, "category_id": CATEGORIES[label]["id"], "score": score}
+                results.append({**result, "bbox": in_pixels(line, width, height)})
+        (folder / f"yolo/labels/val/a{image:02d}.txt").write_text("\n".join(lines))
+        if found:
+            (folder / f"found/a{image:02d}.txt").write_text("\r\n".join(found) + "\r\n")
+    (folder / "truth.json").write_text(json.dumps(coco))
+    return coco, results
+
+
+def in_pixels(line, width, height):
+    x, y, across, down = map(float, line.split()[1:])
+    return [(x - across / 2) * width, (y - down / 2) * height, across * width, down * height]
+
+
+@pytest.mark.parametrize("truth", ["yolo", "truth.json"])
+def test_text_files_score_as_pycocotools_says_of_the_same_boxes(tmp_path, capsys, truth):
+    coco, results = written(tmp_path)
+    evaluate_detections.run([str(tmp_path / truth), str(tmp_path / "found"), "-json"])
+    said = capsys.readouterr()
+    assert json.loads(said.out)["stats"] == pytest.approx(coco_peer.evaluated(coco, results).stats.tolist(), abs=1e-12)
+    assert "images without a file: nothing found in them" in said.err and "far beyond" not in said.err
+    for file in (tmp_path / "found").iterdir():
+        rows = [line.split() for line in file.read_text().splitlines()]
+        file.write_text("\n".join(" ".join([row[0], row[5], *row[1:5]]) for row in rows))
+    evaluate_detections.run([str(tmp_path / truth), str(tmp_path / "found"), "-json"])
+    assert "reach far beyond their images: are columns in another order" in capsys.readouterr().err
+
+
+def test_outlines_are_masks_and_boxes(tmp_path, capsys):
+    coco, results = written(tmp_path, 6)
+    for annotation in coco["annotations"]:
+        annotation["segmentation"] = [corners(annotation["bbox"])]
+    for file in (tmp_path / "found").iterdir():
+        lines = [line.split() for line in file.read_text().split("\n") if line.strip()]
+        file.write_text("\n".join(" ".join([own[0], *map(repr, shares_of(own)), own[5]]) for own in lines))
+    for result in results:
+        result["segmentation"] = [corners(result["bbox"])]
+    (tmp_path / "truth.json").write_text(json.dumps(coco))
+    for kind in ("bbox", "segm"):
+        words = [str(tmp_path / "truth.json"), str(tmp_path / "found"), f"-iou_type={kind}"]
+        evaluate_detections.run([*words, "-json", f"-output={tmp_path / kind}"])
+        theirs = coco_peer.evaluated(coco, results, kind)
+        assert json.loads(capsys.readouterr().out)["stats"] == pytest.approx(theirs.stats.tolist(), abs=1e-9)
+    with pytest.raises(UserError, match="task detection there, detection by masks here"):
+        compare(read(str(tmp_path / "bbox")), read(str(tmp_path / "segm")))
+
+
+def corners(box):
+    x, y, across, down = box
+    return [x, y, x + across, y, x + across, y + down, x, y + down]
+
+
+def shares_of(words):
+    return corners(in_pixels(" ".join(words[:5]), 1, 1))
+
+
+def test_results_of_two_origins_are_compared_by_the_names_of_images(tmp_path, capsys):
+    _, results = written(tmp_path)
+    (tmp_path / "results.json").write_text(json.dumps(results[::2]))
+    for name, words in (("a", ("yolo", "found")), ("b", ("truth.json", "results.json"))):
+        evaluate_detections.run([*(str(tmp_path / word) for word in words), f"-output={tmp_path / name}", "-json"])
+    stats = [json.loads(line)["stats"] for line in capsys.readouterr().out.splitlines()]
+    found = compare(read(str(tmp_path / "a")), read(str(tmp_path / "b")))
+    assert found["of_first"]["value"] == pytest.approx(stats[0][0], abs=1e-5)
+    assert found["difference"]["value"] == pytest.approx(stats[1][0] - stats[0][0], abs=1e-5)
+    assert found["worse"][0]["sample"].startswith("images/val/a")
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "complaint"),
+    [
+        ("a01", "0 0.5 0.5 0.2 0.2", "line 1: .*5 numbers: no confidence: save_conf=True writes it"),
+        ("a01", "\n0 50 50 20 20 0.9", "line 2: .*expected shares of the image from 0 to 1, not pixels"),
+        ("a01", "0 0.9 0.5 0.5 0.2 20", "the confidence is 20"),
+        ("a01", "0 0.5 0.5 0.2 0.2 nan", "the confidence is nan"),
+        ("a01", "2 0.5 0.5 0.2 0.2 0.9", "there is no class 2: 2 are known, 0 to 1"),
+        ("a01", "cup 0.5 0.5 0.2 0.2 0.9", "expected class x y width height confidence"),
+        ("a01", "0 0.5 0.5 0.2 0.2 0.9 17", "7 numbers"),
+        ("b1", "0 0.5 0.5 0.2 0.2 0.9", r"1 file of no image of .*, as b1\.txt; images are called a01 there"),
+    ],
+)
+@pytest.mark.parametrize("truth", ["yolo", "truth.json"])
+def test_lines_that_are_no_results_are_refused(tmp_path, truth, name, line, complaint):
+    written(tmp_path, 3)
+    (tmp_path / f"found/{name}.txt").write_text(line)
+    with pytest.raises(UserError, match=complaint):
+        evaluate_detections.run([str(tmp_path / truth), str(tmp_path / "found")])
+
+
+def test_folders_that_hold_no_results(tmp_path):
+    written(tmp_path, 3)
+    with pytest.raises(UserError, match=r"has no \.txt files"):
+        evaluate_detections.run([str(tmp_path / "truth.json"), str(tmp_path / "yolo" / "images")])
+
+
+def test_the_folder_of_a_detectors_run_and_its_list_of_classes(tmp_path, capsys):
+    written(tmp_path, 5)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "found").rename(tmp_path / "run" / "labels")
+    (tmp_path / "run" / "labels" / "classes.txt").write_text("cup\nhat\n")
+    evaluate_detections.run([str(tmp_path / "yolo"), str(tmp_path / "run")])
+    assert capsys.readouterr().out.startswith("5 images, ")

@@ -1,0 +1,124 @@
+"""Anchors, matching, sampling and suppression, against loops in float64."""
+
+import numpy as np
+import paddle
+import pytest
+from support import mask_rcnn_peers as peers
+
+from paddlevit_dist.images.detection.boxes import overlaps
+from paddlevit_dist.images.detection.mask_rcnn.region_proposals import (
+    anchors_at_origin,
+    anchors_of_level,
+    match,
+    sample,
+    suppress,
+)
+
+
+def tensor(values, dtype="float64"):
+    return paddle.to_tensor(np.asarray(values, dtype))
+
+
+def test_anchors_are_those_that_the_published_weights_were_trained_with():
+    # of torchvision's maskrcnn_resnet50_fpn, first level
+    expected = [[-23, -11, 23, 11], [-16, -16, 16, 16], [-11, -23, 11, 23]]
+    assert anchors_at_origin(32, (0.5, 1.0, 2.0), rounds=True).tolist() == expected
+    exact = anchors_at_origin(32, (0.5, 2.0), rounds=False)
+    sides = exact[:, 2:] - exact[:, :2]
+    np.testing.assert_allclose(sides.prod(axis=1), 32**2)
+    np.testing.assert_allclose(sides[:, 1] / sides[:, 0], [0.5, 2.0])
+
+
+def test_anchors_go_row_by_row_and_position_by_position():
+    anchors = anchors_of_level((2, 3), 8, 16, (1.0, 2.0), True).reshape(2, 3, 2, 4)
+    first = anchors_at_origin(16, (1.0, 2.0), True)
+    for row, column in np.ndindex(2, 3):
+        np.testing.assert_array_equal(anchors[row, column], first + 8 * np.array([column, row] * 2))
+
+
+@pytest.mark.parametrize("rule", [(0.5, 0.5, None), (0.7, 0.3, 0.0), (0.7, 0.3, 0.3), (0.5, 0.4, 0.6)])
+def test_matches_are_those_of_a_loop(rule):
+    rng = np.random.default_rng(2)
+    objects, boxes = peers.boxes(rng, 6, smallest=20), peers.boxes(rng, 80, smallest=20)
+    boxes[:4] = objects[0] + 1, objects[0] + 1, objects[1], objects[1]  # equally close to an object
+    objects[5] = [500, 500, 510, 510]  # overlaps nothing
+    matches = match(overlaps(tensor(objects), tensor(boxes)), *rule)
+    expected = peers.matched(objects, boxes, *rule)
+    assert (matches.objects.numpy().tolist(), matches.states.numpy().tolist()) == expected
+
+
+def test_without_objects_all_boxes_are_negative():
+    nothing = tensor([[0.0, 0, 0, 0]])  # what an empty list of objects is padded with
+    matches = match(overlaps(nothing, tensor(peers.boxes(np.random.default_rng(3), 7))), 0.7, 0.3, 0.0)
+    assert (matches.states == 0).all()
+
+
+CASES = [
+    (3, 50, 16, 0.5),
+    (30, 50, 16, 0.5),
+    (30, 2, 16, 0.5),
+    (0, 20, 8, 0.25),
+    (4, 0, 8, 0.5),
+    (0, 0, 8, 0.5),
+    (2, 2, 999, 0.5),
+]
+
+
+@pytest.mark.parametrize("at_random", [True, False])
+@pytest.mark.parametrize("positive, negative, number, share", CASES)
+def test_a_sample_has_its_share_of_positive_boxes_and_is_filled_up_with_negative_ones(
+    positive, negative, number, share, at_random
+):
+    states = np.array([1] * positive + [0] * negative + [-1] * 5, np.int32)
+    np.random.default_rng(4).shuffle(states)
+    paddle.seed(5)
+    chosen, is_positive, is_used = (part.numpy() for part in sample(tensor(states, "int32"), number, share, at_random))
+    assert len(chosen) == min(number, len(states)) == len(set(chosen.tolist()))
+    expected = min(positive, int(number * share))
+    assert states[chosen[is_positive]].tolist() == [1] * expected
+    used = chosen[is_used & ~is_positive]
+    assert states[used].tolist() == [0] * min(negative, number - expected)
+    assert is_positive[:expected].all() and not is_positive[expected:].any()  # they come first
+    assert is_used[: expected + len(used)].all() and not is_used[expected + len(used) :].any()
+
+
+def test_each_box_is_as_likely_and_the_same_seed_draws_the_same():
+    states = tensor([1] * 6 + [0] * 10, "int32")
+    counts = np.zeros(16)
+    for seed in range(400):
+        paddle.seed(seed)
+        chosen = sample(states, 8, 0.5).boxes.numpy()
+        counts[chosen] += 1
+    paddle.seed(399)
+    assert sample(states, 8, 0.5).boxes.numpy().tolist() == chosen.tolist()
+    # 4 of 6 and 4 of 10: five standard deviations of a binomial number
+    assert (abs(counts[:6] - 400 * 4 / 6) < 5 * np.sqrt(400 * 2 / 9)).all()
+    assert (abs(counts[6:] - 400 * 4 / 10) < 5 * np.sqrt(400 * 0.24)).all()
+
+
+def test_without_chance_any_seed_samples_the_same_and_every_part_of_the_list():
+    states = tensor([0] * 1000, "int32")
+    found = []
+    for seed in (1, 2):
+        paddle.seed(seed)
+        found.append(sorted(sample(states, 100, 0.5, at_random=False).boxes.tolist()))
+    assert found[0] == found[1]
+    assert max(np.diff([0, *found[0], 1000])) < 25  # one in ten
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("number", [0, 1, 2, 63, 64, 65, 150])
+def test_suppression_keeps_what_a_loop_keeps(number, dtype):
+    rng = np.random.default_rng(number)
+    boxes = peers.boxes(rng, number).astype(dtype)
+    scores, groups = rng.permutation(number) / max(number, 1), rng.integers(0, 3, number)
+    best = np.argsort(-scores)
+    found = suppress(tensor(boxes[best], dtype), tensor(groups[best], "int64"), 0.3, 1000)
+    assert best[found.numpy()].tolist() == peers.suppressed(boxes.astype(np.float64), scores, groups, 0.3)
+
+
+def test_suppression_knows_the_same_box_collapsed_boxes_and_a_limit():
+    boxes = tensor([[0.0, 0, 9, 9], [3, 3, 3, 3], [3, 3, 3, 3], [0, 0, 9, 9], [0, 0, 9, 9]])
+    groups = tensor([0, 0, 0, 1, 0], "int64")
+    assert suppress(boxes, groups, 0.5, 9).numpy().tolist() == [0, 1, 2, 3]
+    assert suppress(boxes, groups, 0.5, 2).numpy().tolist() == [0, 1]

@@ -1,0 +1,106 @@
+"""What RT-DETR and D-FINE do with images, beside the numbers of the golden file."""
+
+import numpy as np
+import paddle
+import pytest
+from support.cheap_weights import weights_of_zero
+from support.rtdetr_networks import CLASSES, SMALL, images_of, network_of, targets_of
+
+from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
+from paddlevit_dist.images.detection.variants import RTDETR
+from paddlevit_dist.models import create_model, list_models
+from paddlevit_dist.runtime.errors import UserError
+
+# Millions, as the authors' tables round them.
+PUBLISHED = {
+    **{"rtdetr_r18vd": 20, "rtdetr_r34vd": 31, "rtdetr_r50vd": 42, "rtdetr_r101vd": 76},
+    **{"dfine_n": 4, "dfine_s": 10, "dfine_m": 19, "dfine_l": 31, "dfine_x": 62},
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_number_of_parameters_is_the_published_one(name):
+    assert name in list_models()
+    with paddle.LazyGuard():  # names and shapes only
+        network = create_model(name, num_classes=80)
+    state = {key: value for key, value in network.state_dict().items() if not key.endswith(("_mean", "_variance"))}
+    millions = sum(int(np.prod(value.shape)) for value in state.values()) / 1e6
+    assert PUBLISHED[name] - 0.5 < millions < PUBLISHED[name] + 1  # the tables round, or cut off
+
+
+def test_the_second_version_has_the_parameters_of_the_first():
+    for name in PUBLISHED:
+        if name.startswith("rtdetr_"):
+            second = name.replace("rtdetr_", "rtdetrv2_")
+            assert second in list_models() and RTDETR[second] == RTDETR[name]
+
+
+def test_convolutions_side_by_side_are_one_in_evaluation():
+    paddle.seed(0)
+    block, random = RepVggBlock(6), np.random.default_rng(0)
+    for name, value in block.state_dict().items():
+        start = 0.5 if name.endswith("_variance") else 0.0
+        value.set_value((start + np.abs(random.standard_normal(value.shape)) * 0.5).astype("float32"))
+    x = paddle.to_tensor(random.standard_normal((2, 6, 5, 7)).astype("float32"))
+    block.eval()
+    apart = paddle.nn.functional.silu(block.conv1(x) + block.conv2(x))
+    assert float(apart.std()) > 0.1
+    np.testing.assert_allclose(block(x).numpy(), apart.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_image_gives_the_same_in_any_company(name):
+    network, images = network_of(name), images_of(4)
+    with paddle.no_grad():
+        together, alone = network(images), network(images[2:3])
+    assert np.ptp(together["boxes"].numpy(), axis=1).min() > 1e-3
+    for part in ("logits", "boxes"):
+        np.testing.assert_allclose(alone[part].numpy()[0], together[part].numpy()[2], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_queries_see_no_denoising_queries_but_their_own_group(name):
+    network, images, numbers = network_of(name), images_of(2), [2, 1]
+    with paddle.no_grad():
+        plain = network(images)
+        first = network(images, targets=targets_of(numbers))
+        changed = network(images, targets=targets_of(numbers, change=4))  # the second group's first one
+    for part in ("layer_logits", "layer_boxes"):
+        for other in (first, changed):
+            np.testing.assert_allclose(other[part].numpy(), plain[part].numpy(), rtol=0, atol=1e-10)
+        apart = np.abs(changed[f"denoising_{part}"].numpy() - first[f"denoising_{part}"].numpy()).max(axis=(0, 3))
+        groups = targets_of(numbers).denoising.groups.numpy()
+        is_same = groups == groups[:, 4:5]
+        assert (apart[is_same] > 1e-9).all() and (apart[~is_same] < 1e-10).all()
+        assert is_same.sum(axis=1).tolist() == [4, 2] and apart.shape[1] == 12
+
+
+@pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "convnext_tiny", "resnet18"])
+def test_another_backbone_takes_images_of_any_size_and_no_options_of_the_usual_one(name):
+    with weights_of_zero():
+        network = create_model("rtdetr_r18vd", num_classes=CLASSES, backbone=name, num_queries=20)
+    network.eval()
+    with paddle.no_grad():
+        assert network(paddle.zeros([1, 3, 96, 64]))["boxes"].shape == [1, 20, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"backbone": "vit_tiny_patch16_224"}, "strides 16, 16, 16, and RT-DETR fuses"),
+        ({"feature_levels": (-5, -1)}, "has 4 feature maps: feature_level -5 is none of them"),
+        ({"backbone": "mixer_s16_224"}, "has no feature maps: take a ResNet"),
+    ],
+)
+def test_maps_that_cannot_be_fused_are_refused(options, said):
+    with pytest.raises(UserError, match=said), weights_of_zero():
+        create_model("rtdetr_r18vd", num_classes=CLASSES, **options)
+
+
+@pytest.mark.parametrize("name", ["rtdetr_r50vd", "dfine_l"])
+def test_the_stem_and_batch_norms_of_a_large_backbone_do_not_learn(name):
+    with paddle.LazyGuard():
+        backbone = create_model(name).backbone
+    learning = {key for key, value in backbone.named_parameters() if not value.stop_gradient}
+    assert learning and not any(key.startswith(("conv1.", "bn1.", "stem.")) for key in learning)
+    assert not any(".bn" in key for key in learning)

@@ -1,0 +1,71 @@
+"""Curves, confused classes and the images that went worst."""
+
+import numpy as np
+from support import coco_peer
+from support.drawn_detections import NOTHING_FOUND
+
+from paddlevit_dist.images.detection import figures
+from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
+
+NOTHING = 3  # of three classes
+
+
+def truth(*rows):
+    """Rows x, y, width, height, class, crowd."""
+    table = np.array(rows, float).reshape(-1, 6)
+    return BoxGroundTruth(table[:, :4], table[:, 4].astype(int), table[:, 2] * table[:, 3], table[:, 5] > 0)
+
+
+def found(*rows):
+    """Rows x, y, width, height, class, score."""
+    table = np.array(rows, np.float32).reshape(-1, 6)
+    corners = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:4]], axis=1)
+    return Detections(corners, table[:, 5], table[:, 4].astype(int))
+
+
+def test_what_is_taken_for_what():
+    image = truth((0, 0, 10, 10, 0, 0), (50, 50, 10, 10, 1, 0), (100, 0, 40, 40, 2, 1), (0, 100, 10, 10, 2, 0))
+    detections = found(
+        (1, 0, 10, 10, 1, 0.9),  # overlaps the first annotation, of another class
+        (0, 0, 10, 10, 0, 0.6),  # the same exactly
+        (50, 52, 10, 10, 2, 0.8),  # confused
+        (110, 10, 10, 10, 2, 0.8),  # in a crowd
+        (0, 100, 10, 10, 2, 0.4),  # too uncertain
+        (0, 0, 0, 0, 1, 0.9),  # no area
+    )
+    pairs = figures.pairs(image, detections, 3, 0.5)
+    assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (1, 2), (2, NOTHING), (NOTHING, 1), (NOTHING, 1)]
+    matrix = figures.confusion([pairs, pairs], 3)
+    assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
+    assert figures.pairs(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
+
+
+def test_the_hardest_images():
+    one = truth((0, 0, 10, 10, 0, 0), (50, 50, 10, 10, 1, 0))
+    right = found((0, 0, 10, 10, 0, 0.9), (50, 50, 10, 10, 1, 0.9))
+    half = found((0, 0, 10, 10, 0, 0.9), (50, 50, 10, 10, 1, 0.1))
+    tables = [
+        match(4, one, right, 3),
+        match(5, one, half, 3),
+        match(6, one, NOTHING_FOUND, 3),
+        match(7, truth(), NOTHING_FOUND, 3),
+        match(8, truth(), right, 3),
+        match(9, truth((0, 0, 10, 10, 0, 1)), right, 3),  # one lies in the crowd
+    ]
+    quality = figures.quality(MatchTable.joined(tables), 0.5)
+    assert quality.right.tolist() == [2, 1, 0, 0, 0, 0]
+    assert quality.wrong.tolist() == [0, 0, 0, 0, 2, 1]
+    assert quality.missed.tolist() == [0, 1, 2, 0, 0, 0]
+    assert np.allclose(quality.f1, [1, 2 / 3, 0, 1, 0, 0])
+    assert quality.hardest(10).tolist() == [2, 4, 5, 1] and quality.hardest(2).tolist() == [2, 4]
+
+
+def test_curves_are_those_of_pycocotools():
+    dataset, results = coco_peer.random_case(2, num_images=20)
+    ours, theirs = coco_peer.accumulated(dataset, results), coco_peer.evaluated(dataset, results)
+    defined = [k for k in range(4) if theirs.eval["recall"][5, k, 0, 2] > -1]
+    for labels in (*([label] for label in defined), defined):
+        expected = theirs.eval["precision"][0][:, labels, 0, 2].mean(axis=1)
+        np.testing.assert_allclose(ours.curve(labels), expected, rtol=1e-14)

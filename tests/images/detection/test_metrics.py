@@ -1,0 +1,130 @@
+"""A run's scores against pycocotools on the file of results that the run writes, and what they take."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from support.coco_peer import evaluated
+from support.drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
+
+from paddlevit_dist.images.detection.data.detection_dataset import Annotations
+from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
+from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.images.detection.prediction import DetectionWriter
+from paddlevit_dist.inference.evaluation import SavedPredictions
+from paddlevit_dist.tasks.prediction import InputSamples
+
+IMAGES = 60
+TWELVE = "AP AP50 AP75 AP_small AP_medium AP_large AR_1 AR_10 AR_100 AR_small AR_medium AR_large".split()
+
+
+class Numbered(InputSamples):
+    names = [f"{number + 1}.png" for number in range(IMAGES)]
+
+
+def writer_to(folder) -> SavedPredictions:
+    """Images are called by their numbers from 1."""
+    return SavedPredictions(DetectionWriter(folder, Numbered(), NAMES, CATEGORY_IDS, 0.5), folder, range(IMAGES))
+
+
+def scored(images: int, metrics: DetectionMetrics, writer=None) -> dict:
+    for number in range(images):
+        truth, found = drawn(number)
+        metrics.update(number + 1, truth, found)
+        if writer is not None:
+            writer.add([found])
+    return metrics.compute(metrics.state)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("predictions")
+    writer = writer_to(folder)
+    values = scored(IMAGES, DetectionMetrics(NAMES, IMAGES), writer)
+    lines = writer.finish()
+    return values, json.loads((folder / "results.json").read_text()), lines, sorted(folder.iterdir())
+
+
+def test_all_numbers_are_those_of_pycocotools_on_the_written_results(run):
+    values, results, _, _ = run
+    stats = evaluated(as_coco(IMAGES), results).stats
+    assert 0.1 < stats[0] < 0.9
+    for name, expected in zip(TWELVE, stats.tolist()):
+        if expected == -1:
+            assert name not in values
+        else:
+            assert values[name] == expected, name
+
+
+def test_each_category_is_that_of_pycocotools_and_one_without_annotations_has_none(run):
+    values, results, _, _ = run
+    for name, category in zip(NAMES, CATEGORY_IDS):
+        expected = evaluated(as_coco(IMAGES), results, catIds=[category]).stats[0]
+        assert (f"AP {name}" not in values) if expected == -1 else (values[f"AP {name}"] == expected), name
+    assert "AP yak" not in values
+
+
+def test_results_have_the_original_ids_and_the_writer_leaves_nothing_else(run):
+    values, results, lines, files = run
+    assert {entry["category_id"] for entry in results} == set(CATEGORY_IDS)
+    assert [entry["image_id"] for entry in results] == sorted(entry["image_id"] for entry in results)
+    assert len(results) == values["detections"] and f"{len(results):,} detections" in lines[-1]
+    assert [file.name for file in files] == ["results.json"]
+
+
+def test_without_any_detection_everything_is_zero_and_the_file_is_an_empty_list(tmp_path):
+    metrics, writer = DetectionMetrics(NAMES), writer_to(tmp_path)
+    for number in range(1, 4):
+        metrics.update(number, drawn(number)[0], NOTHING_FOUND)
+        writer.add([NOTHING_FOUND])
+    values = metrics.compute(metrics.state)
+    assert values["AP"] == values["AP50"] == values["AR_100"] == 0.0 and values["detections"] == 0
+    writer.finish()
+    assert json.loads((tmp_path / "results.json").read_text()) == []
+
+
+def test_without_any_annotation_the_score_is_zero_and_the_line_says_why():
+    metrics = DetectionMetrics(NAMES)
+    nothing = Annotations(np.zeros((0, 4)), np.zeros(0, int), np.zeros(0), np.zeros(0, bool), np.zeros(0, int))
+    metrics.update(1, nothing, drawn(1)[1])
+    values = metrics.compute(metrics.state)
+    assert values["AP"] == 0.0 and "AR_100" not in values and not [name for name in values if name.startswith("AP ")]
+    assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 (nothing is annotated: ")
+
+
+def test_an_image_that_is_missing_or_evaluated_twice_is_no_score():
+    with pytest.raises(RuntimeError, match="3 images were evaluated of 4"):
+        scored(3, DetectionMetrics(NAMES, 4))
+    metrics = DetectionMetrics(NAMES, 4)
+    metrics.update(2, *drawn(1))
+    with pytest.raises(Exception, match="image 2 was evaluated twice"):
+        scored(3, metrics)
+
+
+def test_detections_that_are_not_finite_are_left_out_and_told():
+    metrics = DetectionMetrics(NAMES)
+    truth, found = drawn(4)
+    boxes, scores = found.boxes.copy(), found.scores.copy()
+    boxes[0, 2], scores[1] = np.inf, np.nan
+    metrics.update(1, truth, found._replace(boxes=boxes, scores=scores))
+    rest = DetectionMetrics(NAMES)
+    rest.update(1, truth, Detections(boxes[2:], scores[2:], found.labels[2:]))
+    values, expected = metrics.compute(metrics.state), rest.compute(rest.state)
+    assert values["not finite"] == 2 and values["AP"] == expected["AP"]
+    assert "2 detections are not finite" in metrics.summary(values)
+
+
+def test_what_a_rank_keeps_and_sends_is_bounded():
+    metrics = DetectionMetrics(NAMES)
+    truth, found = drawn(4)
+    many = Detections(
+        np.tile(found.boxes, (20, 1))[:100], np.linspace(0, 1, 100, dtype=np.float32), np.tile(found.labels, 20)[:100]
+    )
+    for number in range(300):
+        metrics.update(number, truth, many)
+    kept = pickle.dumps(metrics)
+    assert len(kept) < 300 * 5_000
+    table = MatchTable.joined([metrics.update(10_000 + number, truth, many) for number in range(300)])
+    assert len(pickle.dumps(table.packed())) <= 300_000

@@ -1,0 +1,342 @@
+"""Detection's task: batches, parameters, predictions, files, figures, and what is refused."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+from support import small_detections
+from support.drawn_detections import CATEGORY_IDS, NAMES, drawn
+
+from paddlevit_dist import UserError
+from paddlevit_dist import settings as config
+from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
+from paddlevit_dist.images.data.formats import stems
+from paddlevit_dist.images.detection.data.indexed_images import numbers_of
+from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
+from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.detector import zero_padding
+from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
+from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
+from paddlevit_dist.images.detection.export import export_parts
+from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, join_tables
+from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.images.detection.prediction import DetectionWriter, rows_of
+from paddlevit_dist.runtime import paddle_versions
+from paddlevit_dist.tasks.prediction import Entry, TrainedMeta
+from paddlevit_dist.tasks.sample_checks import BadSample
+from paddlevit_dist.tasks.task import EvaluationStep, Step, make_task
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory):
+    return small_detections.build(str(tmp_path_factory.mktemp("task")), "-batch_size=2")
+
+
+def settings(*words: str):
+    return config.load([*small_detections.SHAPES, *words]).values
+
+
+# ---- batches -------------------------------------------------------------------------------------------------------
+
+
+def test_each_image_goes_through_the_network_once_and_without_padding_unless_asked_for():
+    sizes = np.array([[4, 6], [6, 4], [4, 6], [8, 8]])
+    assert passes(sizes, "single") == [[0], [1], [2], [3]]
+    assert passes(sizes, "equal_shapes") == [[0, 2], [1], [3]]
+    assert passes(sizes, "padded") == [[0, 1, 2, 3]]
+
+
+def test_padding_is_zero_after_normalisation_and_images_are_not():
+    images = paddle.ones([2, 3, 5, 7])
+    padded = zero_padding(images, np.array([[5, 7], [2, 3]])).numpy()
+    assert padded[0].all() and padded[1, :, :2, :3].all() and padded[1].sum() == 3 * 2 * 3
+
+
+def sample(height: int, width: int, boxes: int = 0, index: int = 0, is_training: bool = True) -> DetectionSample:
+    generator = np.random.default_rng(height)
+    corners = np.sort(generator.uniform(0, 1, (boxes, 2, 2)), axis=1).reshape(boxes, 4) * ([width, height] * 2)
+    image = generator.integers(1, 255, (3, height, width)).astype(np.uint8)
+    labels = generator.integers(0, 3, boxes)
+    return DetectionSample(index, is_training, image, (height, width), corners.astype(np.float32), labels)
+
+
+def as_tensors(batch):
+    return {name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
+
+
+def test_an_image_of_one_pixel_trains_and_is_evaluated(trainer):
+    task, model = trainer.task, trainer.model
+    batch = task.collate([sample(1, 1), sample(32, 24, 0)])
+    counts = task.counts(batch)
+    assert counts["box"] == 0 and set(counts) == set(task.count_names)
+    terms = task.train_step(model, as_tensors(batch), Step(1, 0, 1))
+    total = sum(term.sum * term.weight for term in terms.values())
+    total.backward()
+    assert np.isfinite(total.item())
+    assert all(p.grad is not None and np.isfinite(p.grad.numpy()).all() for p in model.parameters() if p.trainable)
+    model.clear_gradients()
+    model.eval()
+    found = task.predict_step(model, as_tensors(task.collate([sample(1, 1, is_training=False)])))[0]
+    model.train()
+    assert len(found.boxes) == 10 and (np.abs(found.boxes) <= 2).all()
+
+
+def test_counts_of_the_host_are_those_of_the_device(trainer):
+    batch = trainer.task.collate([sample(16, 20, 3), sample(8, 8, 1)])
+    facts = host_facts(batch)
+    np.testing.assert_array_equal(facts["sizes"], batch["sizes"])
+    assert facts["box_counts"].tolist() == [3, 1] == (batch["labels"] >= 0).sum(axis=1).tolist()
+
+
+def test_padding_to_a_square_depends_on_no_batch(tmp_path):
+    task = make_task(settings("DETECTION.TIGHT_PADDING", "False", "DATA.LONGEST_SIDE", "40"))
+    samples = task.build_dataset("train", tmp_path)  # of 24 to 32 pixels, the shorter side becomes 32
+    side = task.collate([sample(16, 20, 3)])["images"].shape[2]
+    assert 32 < side <= 40
+    taken = [samples.sample(index, np.random.default_rng(0)) for index in range(len(samples))]
+    assert {task.collate([one])["images"].shape for one in taken} == {(1, 3, side, side)}
+    batch = task.collate([sample(16, 20, 3), sample(8, 50, 1)])
+    assert batch["images"].shape == (2, 3, side, 50) and not batch["images"][0, :, 16:].any()
+    assert batch["sizes"].tolist() == [[16, 20], [8, 50]]
+    cropped = settings("DATA.CROP_PROBABILITY", "0.5", "DATA.LONGEST_SIDE", "77").DATA
+    assert largest_side(cropped, np.array([[10, 10]])) == 77
+    assert task.collate([sample(16, 20, is_training=False)])["images"].shape == (1, 3, 16, 20)
+
+
+def test_a_label_that_is_no_category_is_refused(trainer):
+    with pytest.raises(BadSample, match="category"):
+        trainer.task.check_sample(sample(8, 8, 1)._replace(labels=np.array([3])))
+
+
+# ---- parameters ----------------------------------------------------------------------------------------------------
+
+
+def test_the_backbone_learns_at_its_rate_and_all_parameters_decay(trainer):
+    values = settings("TRAIN.BACKBONE_LR_FACTOR", "0.1", "TRAIN.WEIGHT_DECAY", "0.02")
+    groups = small_detections.Watched(values).parameter_groups(trainer.model)
+    rates = {name: (group["learning_rate"], group["weight_decay"]) for group in groups for name in group["names"]}
+    assert set(rates) == {name for name, p in trainer.model.named_parameters() if not p.stop_gradient}
+    for name, (rate, decay) in rates.items():
+        assert (rate, decay) == (0.1 if name.startswith("backbone.") else 1.0, 0.02)
+    some = small_detections.Watched(settings("TRAIN.DECAY_ALL", "False", "TRAIN.WEIGHT_DECAY", "0.02"))
+    still = {name for g in some.parameter_groups(trainer.model) if g["weight_decay"] == 0 for name in g["names"]}
+    assert {name for name, p in trainer.model.named_parameters() if len(p.shape) == 1 and p.trainable} <= still
+
+
+def test_frozen_layers_have_no_state_in_the_optimizer(trainer):
+    frozen = trainer.model.backbone.conv1.weight
+    frozen.stop_gradient = True
+    try:
+        values = settings("TRAIN.OPTIMIZER.NAME", "AdamW")
+        groups = small_detections.Watched(values).parameter_groups(trainer.model)
+        optimizer = build_optimizer(values.TRAIN.OPTIMIZER, trainer.model, groups, 0.1)
+        paddle_versions.create_accumulators(optimizer)
+        state = OptimizerState(optimizer, trainer.model).tensors()
+        assert not [name for name in state if name.endswith("backbone.conv1.weight")]
+        assert [name for name in state if name.endswith("backbone.layer1.0.conv1.weight")]
+    finally:
+        frozen.stop_gradient = False
+
+
+# ---- what is refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["DETECTION.EVALUATE_AS", "padded", "MODEL.MASK_PADDING", "False"], "MODEL.MASK_PADDING true"),
+        (["MODEL.NAME", "resnet50"], "is not a model that finds objects"),
+        (["-dataset=digits"], "TASK detection reads images with boxes"),
+        (["-num_classes=2"], "has 3 categories"),
+        (["DATA.IMAGE_SIZE", "64"], "DATA.IMAGE_SIZE"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(words, said, tmp_path):
+    with pytest.raises(UserError, match=said) as refusal:
+        make_task(settings(*words)).build_dataset("train", tmp_path)
+    assert "\n" not in str(refusal.value)
+
+
+# ---- predictions ---------------------------------------------------------------------------------------------------
+
+FOUND = Detections(
+    np.array([[1, 2, 5, 9], [0, 0, 3, 3], [4, 4, 6, 8]], np.float32),
+    np.array([0.9, 0.6, 0.2], np.float32),
+    np.array([2, 0, 1]),
+)
+
+
+def test_a_row_for_each_box_from_the_least_score_on_and_one_without_values():
+    assert rows_of(FOUND, NAMES, 0.5) == [
+        {"category": "owl", "score": 0.9, "x": 1.0, "y": 2.0, "width": 4.0, "height": 7.0},
+        {"category": "cat", "score": 0.6, "x": 0.0, "y": 0.0, "width": 3.0, "height": 3.0},
+    ]
+    assert rows_of(FOUND, NAMES, 0.95) == [dict.fromkeys(("category", "score", "x", "y", "width", "height"))]
+    with pytest.raises(BadSample, match="not finite"):
+        rows_of(FOUND._replace(scores=np.array([0.9, np.nan, 0.1])), NAMES, 0.5)
+
+
+@pytest.mark.parametrize(
+    "names, ids",
+    [
+        (["a/000000000139.jpg", "7.png"], [139, 7]),
+        (["a/1.jpg", "b/1.jpg"], [1, 2]),
+        (["a/9.jpg", "cat.jpg"], [1, 2]),
+        (["²³.jpg"], [1]),
+        (["2008_000008.jpg"], [2008000008]),
+    ],
+)
+def test_images_have_the_numbers_of_their_files(names, ids):
+    assert numbers_of(stems(names)).tolist() == ids
+
+
+def test_category_ids_come_from_the_checkpoint():
+    task = make_task(settings("-eval", "-pretrained=x"))
+    task.set_up_from(
+        TrainedMeta(3, ("cat", "dog", "owl"), {}, {"classes": ["cat", "dog", "owl"], "category ids": [3, 7, 8]})
+    )
+    assert task.category_ids == [3, 7, 8] and task.class_names == ["cat", "dog", "owl"]
+    task.set_up_from(TrainedMeta(3, None))
+    assert task.category_ids == [1, 2, 3] and task.class_names == ["0", "1", "2"]
+
+
+def test_images_and_results_of_a_prediction(tmp_path):
+    for number in (5, 6):
+        Image.new("RGB", (12, 10)).save(tmp_path / f"{number}.png")
+    task = make_task(settings("-eval", "-pretrained=x"))
+    samples = task.open_inputs([str(tmp_path / f"{number}.png") for number in (5, 6)], tmp_path)
+    writer = DetectionWriter(tmp_path, samples, NAMES, CATEGORY_IDS, 0.5)
+    rows = [writer.write(index, FOUND) for index in (0, 1)]
+    assert rows == [{"picture": "pictures/5.jpg"}, {"picture": "pictures/6.jpg"}]
+    lines = writer.finish([Entry(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in (0, 1)])
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [entry["image_id"] for entry in results] == [5, 5, 5, 6, 6, 6]
+    assert [entry["category_id"] for entry in results[:3]] == [8, 3, 7] and results[0]["bbox"] == [1, 2, 4, 7]
+    assert "the numbers that their files are called by" in lines[1] and "there are no boxes" in lines[0]
+
+
+# ---- drawing and figures -------------------------------------------------------------------------------------------
+
+
+def test_boxes_outside_or_not_finite_or_empty_are_drawn_without_harm():
+    image = np.zeros((20, 30, 3), np.uint8)
+    boxes = np.array([[-50, -50, 5, 5], [28, 18, 300, 200], [np.nan, 0, 1, 1], [7, 7, 7, 7], [9, 9, 2, 2]], np.float32)
+    drawn_on = draw_boxes(image, boxes, np.array([0, 1, 2, -1, 9]), ["a", "猫", "c"], np.linspace(0, 1, 5))
+    factor = enlargement(image.shape[:2])
+    assert drawn_on.shape == (20 * factor, 30 * factor, 3) and drawn_on.any() and not image.any()
+
+
+def test_a_box_encloses_its_object():
+    image = np.full((400, 600, 3), 255, np.uint8)
+    drawn_on = draw_boxes(image, np.array([[100.0, 200.0, 300.0, 350.0]]), np.array([0]), ["x"])
+    changed = np.argwhere((drawn_on != 255).any(axis=2))
+    inside = (drawn_on[210:340, 110:290] == 255).all()
+    assert inside and changed[:, 1].min() >= 97 and changed[:, 1].max() <= 303 and changed[:, 0].max() <= 353
+
+
+@pytest.fixture(scope="module")
+def records():
+    metrics, found = DetectionMetrics(NAMES), []
+    tables = []
+    for number in range(40):
+        truth, detections = drawn(number)
+        tables.append(metrics.update(number, truth, detections))
+        found.append((3 * number, DetectionRecord.of(tables[-1], truth, detections, 0.5)))
+    return tables, found
+
+
+def test_records_give_the_curves_of_the_whole_tables_and_are_small(records):
+    tables, found = records
+    whole, part = (
+        accumulate(MatchTable.joined(tables)),
+        accumulate(join_tables([record for _, record in found], len(NAMES))),
+    )
+    np.testing.assert_array_equal(part.precision[..., 0, :], whole.precision[..., 0, :])
+    np.testing.assert_array_equal(part.class_ap(), whole.class_ap())
+    number = sum(len(table.scores) for table in tables) + sum(len(drawn(n)[0].labels) for n in range(40))
+    assert sum(part.nbytes for _, record in found for part in record) <= 14 * number
+
+
+class Shown:
+    """The part of samples, and of the dataset behind them, that figures read."""
+
+    def __init__(self):
+        self.dataset = self
+
+    def read(self, index):
+        return Image.new("RGB", (100, 100)), drawn(index // 3)[0]
+
+    def describe(self, index):
+        return f"image {index}"
+
+
+def test_figures_count_what_is_annotated_and_show_the_worst_images(records):
+    _, found = records
+    figures = {
+        figure.title: figure
+        for figure in detection_figures(Shown(), found, NAMES, 0.5, lambda index: drawn(index // 3)[1])
+    }
+    assert {"Hardest images", "Precision and recall", "Categories", "Confusion"} <= set(figures)
+    annotated = np.zeros(4, int)
+    for number in range(40):
+        truth = drawn(number)[0]
+        annotated += np.bincount(truth.labels[~truth.is_crowd], minlength=4)
+    rows = {row[0]: row for row in figures["Categories"].rows}
+    assert [rows[name][4] for name in NAMES] == annotated.tolist() and rows["yak"][1] is None
+    matrix = figures["Confusion"].values
+    assert matrix[:4].sum(axis=1).tolist() == annotated.tolist()
+    assert len(figures["Hardest images"].images) == 12 and "lowest F1" in figures["Hardest images"].note
+
+
+def test_an_evaluation_without_a_single_annotation_has_figures_too():
+    truth, found = drawn(0)
+    table = DetectionMetrics(NAMES).update(1, truth, found)
+    record = DetectionRecord.of(table, truth, found, 0.0)
+    figures = detection_figures(Shown(), [(0, record)], NAMES, 0.0, lambda index: found)
+    assert "Categories" in [figure.title for figure in figures]
+
+
+def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_size(trainer):
+    task, model = trainer.task, trainer.model
+    with pytest.raises(UserError, match="DETECTION.EVALUATE_AS single keeps their proportions: set it to one_size"):
+        task.evaluated_model(task.exported_model(model))
+    model.eval()
+    again = make_task(settings("DETECTION.EVALUATE_AS", "one_size")).evaluated_model(task.exported_model(model))
+    images, sizes = paddle.to_tensor(task.export_parts().example["input"]), np.array([[100, 200]])
+    (expected,), (found,) = (one.decode(one(images), np.array([[32, 32]]), sizes) for one in (model, again))
+    model.train()
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+    np.testing.assert_allclose(found.boxes, expected.boxes, rtol=1e-5)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+
+
+@pytest.mark.parametrize("how, words", [("pillow", "PIL"), ("torchvision", "four nearest pixels")])
+def test_an_export_resizes_as_the_evaluation_did(how, words):
+    data = settings("DATA.EVAL_RESIZE", how, "DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]").DATA
+    parts = export_parts(data, (60, 80), turned=False, is_one_size=True)
+    assert words in parts.about["preprocessing"]["interpolation"]
+    pixels = parts.example["picture"].astype(float)
+    if how == "pillow":
+        expected = np.asarray(Image.fromarray(parts.example["picture"]).resize((80, 60), Image.Resampling.BILINEAR))
+    else:  # two thirds: each is between a pixel and the next, at a quarter or three quarters of the way
+        rows = pixels[0::3], pixels[1::3], pixels[2::3]
+        expected = np.stack([rows[0] * 0.75 + rows[1] * 0.25, rows[1] * 0.25 + rows[2] * 0.75], 1).reshape(60, 120, 3)
+        columns = expected[:, 0::3], expected[:, 1::3], expected[:, 2::3]
+        expected = np.stack([columns[0] * 0.75 + columns[1] * 0.25, columns[1] * 0.25 + columns[2] * 0.75], 2)
+        expected = expected.reshape(60, 80, 3)
+    np.testing.assert_allclose(parts.example["input"][0].transpose(1, 2, 0) * 255, expected, atol=1e-3)
+
+
+def test_an_evaluation_step_keeps_a_record_of_each_image(trainer):
+    task, samples = trainer.task, trainer.datasets["val"]
+    batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in range(3)])
+    step = EvaluationStep(task.build_metrics(), keeps_records=True)
+    with paddle.no_grad():
+        records = task.eval_step(trainer.model, as_tensors(batch), step)()
+    assert len(records) == 3 and step.metrics.state["images"] == 3
+    figures = task.figures(samples, list(enumerate(records)), trainer.model)
+    shown = {figure.title: figure for figure in figures}["Hardest images"].images
+    described = {samples.describe(index) for index in range(3)}
+    assert shown and {caption.splitlines()[1] for _, caption in shown} <= described

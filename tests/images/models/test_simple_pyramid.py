@@ -1,0 +1,82 @@
+"""A plain transformer as a backbone of detectors: four maps of one."""
+
+import numpy as np
+import paddle
+import pytest
+from support.rtdetr_networks import CLASSES, SIDE, images_of, targets_of
+
+from paddlevit_dist.models import create_model
+from paddlevit_dist.runtime.errors import UserError
+
+NARROW = {"depth": 2, "embed_dim": 32, "num_heads": 2, "pyramid": 8}
+BACKBONES = ["vit_small_patch16_dinov3", "vit_base_patch16_siglip_256", "eva02_base_patch16_clip_224"]
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_maps_are_the_last_one_enlarged_as_it_is_and_its_maxima(name):
+    paddle.seed(0)
+    model = create_model(name, num_classes=0, **NARROW)
+    model.eval()
+    assert (model.feature_strides, model.feature_channels) == ((4, 8, 16, 32), (8, 8, 8, 8))
+    images = paddle.randn([2, 3, 48, 80])  # three rows of patches: a map of half has two
+    maps = model.features(images)
+    assert [tuple(one.shape) for one in maps] == [(2, 8, 12, 20), (2, 8, 6, 10), (2, 8, 3, 5), (2, 8, 2, 3)]
+    tokens = model.tokens(images)[:, model.num_prefix_tokens :].numpy().reshape(2, 3, 5, 32)
+    padded = np.pad(tokens, ((0, 0), (0, 1), (0, 1), (0, 0)), mode="edge")
+    maxima = padded.reshape(2, 2, 2, 3, 2, 32).max(axis=(2, 4)).transpose(0, 3, 1, 2)
+    expected = model.pyramid.outputs[3](paddle.to_tensor(maxima))
+    np.testing.assert_allclose(maps[3].numpy(), expected.numpy(), atol=1e-6)
+    # Two strides of transposed convolutions that touch: each position of the finest map sees one patch.
+    changed = images.clone()
+    changed[:, :, :16, :16] = 0
+    weight = {key: value for key, value in model.pyramid.named_parameters() if "outputs.0.2" in key}
+    centre = np.zeros([8, 8, 3, 3], np.float32)
+    centre[:, :, 1, 1] = np.eye(8)
+    next(value for key, value in weight.items() if value.ndim == 4).set_value(centre)
+    one = paddle.zeros([1, 32, 3, 5])
+    other = one.clone()
+    other[:, :, 1, 2] = 1.0
+    apart = (model.pyramid(one)[0] != model.pyramid(other)[0]).any(axis=1)[0].numpy()
+    rows, columns = np.nonzero(apart)
+    assert rows.min() == 4 and rows.max() == 7 and columns.min() == 8 and columns.max() == 11
+
+
+def test_a_patch_that_has_no_quarter_is_refused():
+    with pytest.raises(UserError, match="option pyramid: .* not 14: take a backbone with patch16 in its name"):
+        create_model("vit_small_patch14_dinov2", num_classes=0, **NARROW)
+
+
+def test_every_parameter_of_a_detector_on_it_learns():
+    from paddlevit_dist.engine.steps import loss_of
+    from paddlevit_dist.images.detection.rtdetr.network import RtDetr
+
+    paddle.seed(0)
+    small = {"encoder_dim": 32, "encoder_heads": 4, "encoder_feedforward": 32, "blocks": 1, "embed_dim": 32}
+    small |= {"num_heads": 4, "feedforward": 32, "decoder_layers": 2, "num_queries": 10, "denoising": 6}
+    model = create_model(
+        "rtdetr_dinov3_small", num_classes=CLASSES, backbone_options={**NARROW, "pyramid_maps": 3}, **small
+    )
+    criterion = RtDetr.criterion("rtdetr_dinov3_small", CLASSES, **small)
+    targets = targets_of((2, 1))._replace(box_counts=np.array([2, 1]))
+    model.train()
+    terms = criterion.terms(model(images_of(2, "float32"), None, targets), targets)
+    loss_of(terms, dict.fromkeys(criterion.count_names, 3), 1, 1).backward()
+    for name, parameter in model.named_parameters():
+        if not parameter.stop_gradient:
+            assert parameter.grad is not None, name
+    assert SIDE % 32 == 0
+
+
+def test_mask_rcnn_reads_it():
+    model = create_model(
+        "mask_rcnn_resnet50_fpn",
+        num_classes=CLASSES,
+        backbone="vit_small_patch16_dinov3",
+        backbone_options=NARROW,
+        pyramid_channels=8,
+    )
+    model.eval()
+    maps = model.backbone(paddle.randn([1, 3, 64, 64]))
+    assert [tuple(one.shape[2:]) for one in maps] == [(16, 16), (8, 8), (4, 4), (2, 2), (1, 1)]
+    fixed = [name for name, parameter in model.backbone.body.named_parameters() if parameter.stop_gradient]
+    assert fixed == []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import coco_peer
 from PIL import Image
+from support import coco_peer
 from support.core_install import ALONE, core, link, run_with
 from support.processes import ROOT, run_command, run_main, succeeded
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from support.cifar_writer import write_cifar10
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
@@ -18,6 +17,7 @@ from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_scene
 from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.volumes.landmarks.dataset import Landmarks
+from support.cifar_writer import write_cifar10
 from support.volume_files import voxels, write_landmarks, write_volume
 
 

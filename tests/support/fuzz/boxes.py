@@ -3,16 +3,15 @@
 import json
 from typing import Any
 
-from support.coco_writer import BOX, annotation, write_coco
-from support.voc_writer import write_voc
-from support.yolo_writer import write_yolo
-
 from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.run_lengths import runs_of
 from paddlevit_dist.runtime.errors import UserError
+from support.coco_writer import BOX, annotation, write_coco
+from support.voc_writer import write_voc
+from support.yolo_writer import write_yolo
 
 _TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 _RUNS = {"size": [20, 30], "counts": [5, 10, 585]}

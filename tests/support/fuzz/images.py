@@ -7,7 +7,6 @@ import tarfile
 
 import numpy as np
 from PIL import Image
-from support.cifar_writer import write_cifar10
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
@@ -18,6 +17,7 @@ from paddlevit_dist.images.data.reading import Reading, decode_image, examine_im
 from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.transforms.decoding_opencv import FastReader
+from support.cifar_writer import write_cifar10
 
 _KIT = "ILSVRC2012_devkit_t12"
 _FOLDERS = ["n01", "n02", "n03"]

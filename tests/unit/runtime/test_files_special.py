@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cifar_writer import write_cifar10
 from support.cached_files import write_folder, write_mnist, write_scenes, write_tar, write_volumes
+from support.cifar_writer import write_cifar10
 from support.raw_scenes import write_labelled_ply
 
 from paddlevit_dist.images.data.cifar import Cifar10

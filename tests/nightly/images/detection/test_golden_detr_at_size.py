@@ -1,7 +1,5 @@
 """The authors' DETR of published dimensions, reproduced as the smaller one of the golden file is."""
 
-# suite: nightly
-
 import pytest
 from support import golden_detr
 from support.golden_detr import cases, models

@@ -1,7 +1,5 @@
 """Three processes, of which the second has no object at all, learn what one process learns."""
 
-# suite: nightly
-
 import numpy as np
 import pytest
 from support import detector_updates

@@ -1,7 +1,5 @@
 """Maps of transformers' HGNetV2, the backbone of its D-FINE, reproduced from weights under its names."""
 
-# suite: unit
-
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,5 @@
 """The widths of the layers that fuse maps."""
 
-# suite: unit
-
 import paddle
 import pytest
 

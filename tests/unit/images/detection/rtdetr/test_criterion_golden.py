@@ -1,8 +1,6 @@
 """The authors' losses of RT-DETR, RT-DETRv2 and D-FINE, with and without denoising, and their gradients, reproduced
 through the whole network."""
 
-# suite: unit
-
 import pytest
 from support.golden_rtdetr import cases
 from support.golden_rtdetr_losses import require_assignment_and_losses, require_total_and_gradients

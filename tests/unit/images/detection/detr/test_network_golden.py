@@ -1,7 +1,5 @@
 """The authors' DETR, reproduced from weights under all names that they are published with."""
 
-# suite: unit
-
 import pytest
 from support import golden_detr
 from support.golden_detr import cases, models

@@ -1,7 +1,5 @@
 """RT-DETR, RT-DETRv2 and D-FINE of transformers, which agree with the authors', reproduced from their weights."""
 
-# suite: unit
-
 import pytest
 from support.golden_rtdetr import batches, require_detections, require_maps_and_outputs
 

@@ -1,7 +1,5 @@
 """Two processes, of which one may have no object at all, learn what one process learns, and so do micro-batches."""
 
-# suite: integration
-
 import numpy as np
 import pytest
 from support import detector_updates

@@ -1,3 +1,0 @@
-"""Fixtures shared by several tests."""
-
-from support.image_fixtures import cache, weights_of_zero  # noqa: F401

@@ -32,9 +32,9 @@ assert len(scene.xyz) > 5000
 
 # What a task does before its loader processes are forked, and what these do then.
 LOADING = """
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.registry import resolve
-values = config.load([*sys.argv[2:], "-dataset=synthetic_rooms"]).values
+values = settings.load([*sys.argv[2:], "-dataset=synthetic_rooms"]).values
 task = resolve("task", values.TASK)(values)
 read = {split: task.build_dataset(split, None) for split in ("train", "val")}
 task.build_model()

@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from points.raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
 from support.processes import left_behind, run_command, start_command, wait_until
+from support.raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
 from support.runs import contents, refusal, well
 
 from paddlevit_dist.points.data.ply import write_points

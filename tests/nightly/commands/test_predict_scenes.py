@@ -5,10 +5,10 @@ import sys
 
 import numpy as np
 import paddle
-from points.raw_scenes import points_of, write_scannet
 from support.processes import ROOT, run_command
+from support.raw_scenes import points_of, write_scannet
 from support.runs import contents, well
-from volumes.volume_files import write_volume
+from support.volume_files import write_volume
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.ply import write_points

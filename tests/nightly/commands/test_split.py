@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import paddle
 import pytest
-from points.raw_scenes import write_scannet
 from support.processes import ROOT, run_command, run_main
+from support.raw_scenes import write_scannet
 from support.runs import events, last_line, refused, well
 
 from paddlevit_dist import settings

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from integration.device.made_up import NAME, SHORT, assert_equal, numbers, require_failure, run
 from PIL import Image
-from points.raw_scenes import points_of
+from support.raw_scenes import points_of
 from support.runs import well
-from volumes.volume_files import write_volume
+from support.volume_files import write_volume
 
 from paddlevit_dist.points.data.ply import write_points
 

@@ -11,6 +11,8 @@ CARD = "needs an accelerator; tests/integration/device/test_made_up_device.py do
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/nightly/launch/test_nodes.py runs it on one"
 INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
+OWN_CODE = "tests/nightly/commands/test_own_code.py"
+SELFTEST = "tests/nightly/distributed/test_selftest.py"
 SEEDS = "tests/nightly/compare/test_groups_of_seeds.py trains smaller groups; unit/compare/test_groups.py compares them"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
@@ -117,12 +119,12 @@ IN_TEXT = {
     "-output=./output/logged": "tests/unit/logging/test_event_logs.py",
     "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/unit/logging/test_event_logs.py",
     "paddlevit-dist train -import=my_things -cfg=vit_tiny_patch16_224 -dataset=stripes DATA.STRIPES.WIDTH 4 "
-    "-output=run": "tests/nightly/commands/test_own_code.py",
-    "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": "tests/nightly/commands/test_own_code.py",
-    "paddlevit-dist export run exported/stripes -import=my_things": "tests/nightly/commands/test_own_code.py",
+    "-output=run": OWN_CODE,
+    "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": OWN_CODE,
+    "paddlevit-dist export run exported/stripes -import=my_things": OWN_CODE,
     "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
-    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/integration/distributed/test_stops.py: the 75",
-    "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": "tests/nightly/distributed/test_selftest.py",
+    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; the 75: tests/integration/distributed/test_stops.py",
+    "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": SELFTEST,
     "docker build -f docker/Dockerfile -t paddlevit_dist .": CONTAINER,
     "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu .": CONTAINER,
     'docker run --rm --shm-size=8g --user "$(id -u):$(id -g)" -v "$PWD:/work" -v paddlevit_dist:/home/anyone '

@@ -1,7 +1,7 @@
 """Intervals of scores of scenes cover the score of such sets as often as they say."""
 
 import numpy as np
-from distributed.test_instance_metrics import NAMES, scene
+from support.instance_scenes import NAMES, scene
 
 from paddlevit_dist.intervals import bootstrap, mean_of_defined
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, ap, resampled_precisions

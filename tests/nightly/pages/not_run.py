@@ -17,7 +17,7 @@ SEEDS = "tests/nightly/compare/test_groups_of_seeds.py trains smaller groups; un
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/integration/images/test_onnx_export.py does it"
-ONNX_BOXES = "needs the extra onnx; tests/images/detection/test_exported_detectors.py does it"
+ONNX_BOXES = "needs the extra onnx; tests/integration/images/detection/test_exported_detectors.py does it"
 RELEASE = "tests/nightly/test_wheel.py builds a release"
 OTHER_FILES = "tests/nightly/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 NNUNET = "tests/integration/volumes/test_nnunet_training.py trains on a folder of nnU-Net's and predicts"
@@ -123,7 +123,7 @@ IN_TEXT = {
     "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": OWN_CODE,
     "paddlevit-dist export run exported/stripes -import=my_things": OWN_CODE,
     "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
-    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; the 75: tests/integration/distributed/test_stops.py",
+    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/integration/distributed/test_stops.py",
     "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": SELFTEST,
     "docker build -f docker/Dockerfile -t paddlevit_dist .": CONTAINER,
     "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu .": CONTAINER,

@@ -2,6 +2,7 @@
 
 import numpy as np
 import paddle
+import pytest
 
 from paddlevit_dist.models import create_model, variant_options
 from paddlevit_dist.registry import MODELS, SPELLINGS, WHOLE, contents_of
@@ -211,3 +212,15 @@ def require_learning(name, folder):
     other.eval()
     with paddle.no_grad():
         np.testing.assert_array_equal(other(x).numpy(), expected)
+
+
+def require_published_size(name):
+    """Its number of parameters, of shapes alone."""
+    with paddle.LazyGuard():  # shapes only, no memory
+        model = create_model(name)
+    count = sum(int(np.prod(parameter.shape)) for _, parameter in learning(model))
+    published = PUBLISHED[name.replace("pvtv2", "pvt_v2").replace("b2_linear", "b2_li")]
+    if isinstance(published, int):
+        assert count == published
+    else:
+        assert count / 1e6 == pytest.approx(published, abs=0.0051)

@@ -25,13 +25,12 @@ def header(recipe):
     return lines[: next(number for number, line in enumerate(lines) if not line.startswith("#"))]
 
 
-def test_it_loads_silently_for_training_and_evaluation():
+@pytest.mark.parametrize("words", [[], ["-eval", "-pretrained=x"]], ids=["training", "evaluation"])
+def test_it_loads_silently_for_training_and_evaluation(words):
     for recipe in RECIPES:
-        configuration = load([f"-cfg={recipe}"], EXAMPLE)
+        configuration = load([f"-cfg={recipe}", *words], EXAMPLE)
 
-        evaluated = load([f"-cfg={recipe}", "-eval", "-pretrained=x"], EXAMPLE)
-
-        assert configuration.notices == evaluated.notices == [], recipe
+        assert configuration.notices == [], recipe
         assert configuration.values.MODEL.NAME in registry.MODELS, recipe
         assert configuration.values.DATA.DATASET in registry.DATASETS, recipe
         assert configuration.values.TASK in registry.TASKS, recipe

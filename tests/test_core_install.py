@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import coco_peer
 from PIL import Image
+from support import coco_peer
 from support.processes import ROOT, Finished, run_command, run_main, succeeded
 
 from paddlevit_dist import settings

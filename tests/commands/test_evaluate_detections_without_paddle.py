@@ -1,5 +1,7 @@
 """``evaluate detections`` as a command, where Paddle cannot be imported."""
 
+# suite: integration
+
 import json
 import subprocess
 import sys
@@ -54,7 +56,7 @@ def test_the_command_needs_no_paddle_and_ends_with_code_2(tmp_path):
 
     def evaluate(*words):
         command = [sys.executable, "-c", program, str(tmp_path / "a.json"), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
     ended = evaluate(str(tmp_path / "r.json"))
     assert ended.returncode == 0 and ended.stderr.startswith("note: the interval is rough")

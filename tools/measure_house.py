@@ -91,7 +91,7 @@ EXCEPTIONS = {
         (1480, "real-time detectors against golden files, brute force and other numbers of processes"),
         (270, "exported detectors find what the network finds, in each format and precision"),
         (400, "foundation backbones against golden files, each name, pyramids and heads on them"),
-        (320, "changing sizes, strong transforms and own boxes: test_training_sizes.py, test_own_boxes.py"),
+        (320, "changing sizes, strong transforms, own boxes: test_transforms_sizes.py, test_samples_own_boxes.py"),
         (265, "probes against brute force, the rule of SGD and other numbers of processes"),
     ],
     "kB: English pages": [

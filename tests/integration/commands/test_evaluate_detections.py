@@ -1,5 +1,7 @@
 """``evaluate detections``: files of annotations and results against pycocotools, and files that are none."""
 
+# suite: unit
+
 import copy
 import json
 

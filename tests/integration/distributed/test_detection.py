@@ -1,12 +1,14 @@
 """Detection gives the same weights and the same scores for any number of processes and any batches."""
 
+# suite: integration
+
 import json
 
 import numpy as np
 import pytest
 from PIL import Image
 from support import small_detections
-from support.processes import run_together, run_workers, succeeded
+from support.processes import run_together
 
 from paddlevit_dist import Predictor, UserError
 
@@ -32,7 +34,7 @@ def runs(tmp_path_factory):
         "nothing": (TRAIN, (str(folder / "nothing"), ["-batch_size=2", *NONE])),
         "stopped": (TRAIN, (str(folder / "stopped"), ["-batch_size=2", *RESUMED], 3)),
     }
-    return folder, one, run_together(calls)
+    return folder, one, run_together(calls, timeout=600)
 
 
 def largest_difference(left: dict, right: dict) -> float:
@@ -59,24 +61,15 @@ def test_images_without_any_box_train_and_end(runs):
         assert rank["evaluation"]["AP"] == 0.0
 
 
-@pytest.mark.long
-def test_one_two_and_three_processes_give_the_same_scores_and_the_same_file(runs):
-    folder, one, _ = runs
-    words = [f"-per_sample={folder / 'by_3.csv'}"]
-    by_three = succeeded(run_workers(EVALUATE, str(folder / "by_3"), str(folder / "one"), words, processes=3)).results
-    assert by_three == [one["evaluation"]] * 3
-    tables = [(folder / f"by_{number}.csv").read_bytes() for number in (2, 3)]
-    assert tables[0] == tables[1] and tables[0].count(b"\r\n") == 10
-    files = [(folder / f"by_{number}" / "predictions" / "results.json").read_bytes() for number in (1, 2, 3)]
-    assert files[1] == files[2]
-    results = [json.loads(file) for file in files[:2]]  # the test's own process computes with other settings
-    assert len({entry["image_id"] for entry in results[0]}) == 9
-    np.testing.assert_allclose(_sorted(results[1]), _sorted(results[0]), rtol=1e-4, atol=1e-3)
-
-
-def test_two_processes_give_the_scores_of_one(runs):
-    _, one, two = runs
+def test_two_processes_give_the_scores_and_the_file_of_one(runs):
+    folder, one, two = runs
     assert two["evaluation"] == [one["evaluation"]] * 2
+    assert (folder / "by_2.csv").read_bytes().count(b"\r\n") == 10
+    files = (folder / f"by_{number}" / "predictions" / "results.json" for number in (1, 2))
+    results = [json.loads(file.read_text()) for file in files]
+    assert len({entry["image_id"] for entry in results[0]}) == 9
+    # The test's own process computes with other settings.
+    np.testing.assert_allclose(_sorted(results[1]), _sorted(results[0]), rtol=1e-4, atol=1e-3)
 
 
 def test_a_split_without_annotations_gets_predictions_with_its_own_ids_and_no_score(runs, tmp_path, capfd):

@@ -1,5 +1,7 @@
 """A path alone: whose annotations lie there is found and told, or asked."""
 
+# suite: unit
+
 import shutil
 
 import pytest

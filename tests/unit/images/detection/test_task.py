@@ -1,5 +1,7 @@
 """Detection's task: batches, parameters, predictions, files, figures, and what is refused."""
 
+# suite: unit
+
 import json
 
 import numpy as np

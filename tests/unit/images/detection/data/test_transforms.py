@@ -1,5 +1,7 @@
 """Images, boxes and masks are resized, cropped and mirrored together: compared with brute force on masks."""
 
+# suite: unit
+
 import numpy as np
 import paddle
 import pytest

@@ -1,5 +1,7 @@
 """YOLO's text files and what people make of them."""
 
+# suite: unit
+
 import functools
 import pickle
 

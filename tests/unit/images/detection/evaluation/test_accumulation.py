@@ -1,5 +1,7 @@
 """COCO's scores against pycocotools on random cases, and what is kept of images."""
 
+# suite: unit
+
 import pickle
 
 import numpy as np

@@ -1,5 +1,7 @@
 """COCO's scores against stored ones of pycocotools."""
 
+# suite: unit
+
 import zlib
 
 import numpy as np

@@ -1,5 +1,7 @@
 """COCO's numbers of drawn images are those of an annotation file that has each image so often."""
 
+# suite: unit
+
 import numpy as np
 import pytest
 

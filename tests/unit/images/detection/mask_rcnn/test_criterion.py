@@ -1,5 +1,7 @@
 """Mask R-CNN's losses against loops in float64, and their normalisation over devices."""
 
+# suite: unit
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The sampling of deformable attention, plain and compiled, against sums over points written out in float64."""
 
+# suite: unit
+
 import math
 
 import numpy as np

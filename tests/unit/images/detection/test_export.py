@@ -1,0 +1,48 @@
+"""How exported detectors are compared, and what cannot be exported."""
+
+# suite: unit
+
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+from support.cheap_weights import weights_of_zero
+
+from paddlevit_dist.export.command import run
+from paddlevit_dist.images.detection.export import difference
+from paddlevit_dist.models import create_model
+from paddlevit_dist.runtime.errors import UserError
+
+
+def test_a_difference_is_of_objects_whatever_their_order():
+    random = np.random.default_rng(0)
+    boxes, scores = random.random((2, 20, 4)), -np.sort(-random.random((2, 20)), axis=1)
+    one = np.zeros((2, 20), np.int64), boxes, scores
+    order = random.permutation(20)
+    assert difference(one, [part[:, order] for part in one])[0] == 0
+    moved = one[0], boxes + 0.25 * (np.arange(20) == 3)[None, :, None], scores
+    assert difference(one, moved)[0] == 0  # the one in ten that is left out
+    assert difference(one, (one[0], boxes + 0.01, scores))[0] == pytest.approx(0.01)
+    assert difference(one, (one[0], boxes, scores * 0.99))[0] == pytest.approx(0.01, abs=5e-3)
+    assert difference(one, (one[0] + 1, boxes, scores))[0] == 1.0
+    assert difference(one, (one[0], boxes * np.nan, scores))[0] == np.inf
+
+
+@pytest.mark.parametrize(
+    "name, words, message",
+    [
+        ("detr_small", [], "detr_small takes images of any size .*add -image_size=HEIGHTxWIDTH"),
+        ("rtdetr_small", ["-image_size=40"], "takes images whose sides 16 divides, and these are 40 x 40"),
+        ("detr_small", ["-image_size=64", "-outputs=probabilities"], "-outputs=probabilities is for classifiers"),
+        ("mask_rcnn_small", ["-image_size=64"], "mask_rcnn_small decides on the host .* at which paddle2onnx ends"),
+        ("resnet18", ["-image_size=32", "-input=uint8"], "-input=uint8: weights alone do not say how images are norm"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line(name, words, message, tmp_path):
+    options = {"image_size": 32} if name == "resnet18" else {}
+    with weights_of_zero():
+        paddle.save(create_model(name, num_classes=2, **options).state_dict(), str(tmp_path / "bare.pdparams"))
+    with pytest.raises(UserError, match=message) as error, weights_of_zero():
+        run([str(tmp_path / "bare.pdparams"), str(tmp_path / "out" / "model"), f"-model={name}", *words])
+    assert "\n" not in str(error.value) and not [file for file in Path(tmp_path, "out").rglob("*") if file.is_file()]

@@ -1,0 +1,28 @@
+"""Detectors of every architecture, as files of every kind, find what the network finds; one of published dimensions."""
+
+# suite: nightly
+
+import pytest
+from support.exported_detectors import needs_onnx, require_graph, require_paddle_files
+from support.rtdetr_networks import SMALL
+
+pytestmark = pytest.mark.long
+NAMES = ["detr_small", *SMALL]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["float", "uint8"])
+def test_bare_weights_become_files_that_find_what_the_network_finds(name, kind, tmp_path):
+    require_paddle_files(name, kind, tmp_path)
+
+
+@needs_onnx
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind, precision", [("float", "float32"), ("uint8", "float16")])
+def test_one_graph_finds_what_the_network_finds(name, kind, precision, tmp_path):
+    require_graph(name, kind, precision, tmp_path)
+
+
+@needs_onnx
+def test_a_detector_of_published_dimensions_is_one_graph(tmp_path):
+    require_graph("dfine_s", "float", "float32", tmp_path, side=320)

@@ -1,7 +1,5 @@
 """``evaluate detections`` as a command, where Paddle cannot be imported."""
 
-# suite: integration
-
 import json
 import subprocess
 import sys

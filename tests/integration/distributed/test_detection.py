@@ -1,7 +1,5 @@
 """Detection gives the same weights and the same scores for any number of processes and any batches."""
 
-# suite: integration
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Masks as run lengths and polygons against pycocotools."""
 
-# suite: unit
-
 import numpy as np
 import pytest
 from pycocotools import mask as peer

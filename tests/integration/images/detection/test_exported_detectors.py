@@ -1,7 +1,5 @@
 """Exported detectors: labels, boxes in pixels and scores, as the trained network finds them, from pixels or floats."""
 
-# suite: integration
-
 import json
 import sys
 

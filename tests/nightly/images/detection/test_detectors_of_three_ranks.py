@@ -1,11 +1,8 @@
 """Three processes, of which the second has no object at all, learn what one process learns."""
 
 import numpy as np
-import pytest
 from support import detector_updates
 from support.processes import run_together
-
-pytestmark = pytest.mark.long
 
 
 def test_processes_change_the_weights_as_one_does():

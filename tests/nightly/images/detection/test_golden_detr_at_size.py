@@ -4,8 +4,6 @@ import pytest
 from support import golden_detr
 from support.golden_detr import cases, models
 
-pytestmark = pytest.mark.long
-
 
 @pytest.mark.parametrize("model", models(is_large=True))
 def test_golden_weights_have_the_same_meaning_under_all_published_names(model):

@@ -4,8 +4,6 @@ import pytest
 from support.golden_rtdetr import batches, cases, require_detections, require_maps_and_outputs
 from support.golden_rtdetr_losses import require_assignment_and_losses, require_total_and_gradients
 
-pytestmark = pytest.mark.long
-
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("model", "batch"), batches(is_large=True))

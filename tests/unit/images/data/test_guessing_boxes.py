@@ -1,7 +1,5 @@
 """A path alone: whose annotations lie there is found and told, or asked."""
 
-# suite: unit
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """Boxes against boxes: overlaps, differences, borders; against loops in float64."""
 
-# suite: unit
-
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,5 @@
 """Large JSON files are read element by element, as ``json.loads`` reads the whole."""
 
-# suite: unit
-
 import json
 import random
 from typing import Any

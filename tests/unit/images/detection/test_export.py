@@ -1,7 +1,5 @@
 """How exported detectors are compared, and what cannot be exported."""
 
-# suite: unit
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Curves, confused classes and the images that went worst."""
 
-# suite: unit
-
 import numpy as np
 from support import coco_peer
 from support.drawn_detections import NOTHING_FOUND

@@ -1,7 +1,5 @@
 """A run's scores against pycocotools on the file of results that the run writes, and what they take."""
 
-# suite: unit
-
 import json
 import pickle
 

@@ -1,7 +1,5 @@
 """Detection's task: batches, parameters, predictions, files, figures, and what is refused."""
 
-# suite: unit
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How often an update of a detector makes the host wait for a GPU, counted on a CPU."""
 
-# suite: unit
-
 import numpy as np
 import pytest
 from support import small_detections

@@ -1,7 +1,5 @@
 """A plain transformer as a backbone of detectors: four maps of one."""
 
-# suite: unit
-
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,5 @@
 """COCO's files and what people make of them: read as COCO's tools do, and what is odd is told."""
 
-# suite: unit
-
 import functools
 import json
 import pickle

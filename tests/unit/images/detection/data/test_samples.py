@@ -1,7 +1,5 @@
 """Samples and batches of images with boxes, as networks and evaluation get them."""
 
-# suite: unit
-
 import pickle
 
 import numpy as np

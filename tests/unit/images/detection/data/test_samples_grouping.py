@@ -1,7 +1,5 @@
 """Images grouped by shape: each is still seen once, whatever the processes, and batches need less padding."""
 
-# suite: unit
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The recipe for one's own boxes reads any layout, with and without images for validation."""
 
-# suite: unit
-
 import pytest
 from support.coco_writer import annotation, write_coco, write_image
 from support.processes import ROOT

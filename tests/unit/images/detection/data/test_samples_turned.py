@@ -1,7 +1,5 @@
 """Images that are stored lying, with a note on how to turn them: boxes lie where they were drawn."""
 
-# suite: unit
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drawn images with boxes: the same everywhere, boxes and masks those of the visible pixels."""
 
-# suite: unit
-
 import hashlib
 import pickle
 

@@ -1,7 +1,5 @@
 """Images, boxes and masks are resized, cropped and mirrored together: compared with brute force on masks."""
 
-# suite: unit
-
 import numpy as np
 import paddle
 import pytest
@@ -25,7 +23,7 @@ from paddlevit_dist.images.detection.data.transforms import (
 from paddlevit_dist.images.detection.prediction import DetectionInput
 from paddlevit_dist.settings import load
 
-FINE = TrainingTransform(
+FINE = DetectionTrainingTransform(
     shortest=(40, 64, 96), longest=120, shortest_to_crop=(50, 70), crop_sides=(24, 60), colour_jitter=0.3
 )
 

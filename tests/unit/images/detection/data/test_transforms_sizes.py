@@ -1,7 +1,5 @@
 """Training as real-time detectors' authors do: sizes that change with updates, SSD's transforms, plain last epochs."""
 
-# suite: unit
-
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,5 @@
 """Pascal VOC's layout and what people make of it."""
 
-# suite: unit
-
 import functools
 import pickle
 import re

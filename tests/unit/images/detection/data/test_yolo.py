@@ -1,7 +1,5 @@
 """YOLO's text files and what people make of them."""
 
-# suite: unit
-
 import functools
 import pickle
 

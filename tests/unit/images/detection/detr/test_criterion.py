@@ -1,7 +1,5 @@
 """DETR's matching and losses, against brute force, and what they make of batches that are empty or broken."""
 
-# suite: unit
-
 import itertools
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """DETR as a network: padding, shapes, decoding, backbones, names of weights."""
 
-# suite: unit
-
 import numpy as np
 import paddle
 import pytest

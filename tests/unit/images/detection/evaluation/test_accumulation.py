@@ -1,7 +1,5 @@
 """COCO's scores against pycocotools on random cases, and what is kept of images."""
 
-# suite: unit
-
 import pickle
 
 import numpy as np

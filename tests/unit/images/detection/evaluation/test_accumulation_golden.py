@@ -1,7 +1,5 @@
 """COCO's scores against stored ones of pycocotools."""
 
-# suite: unit
-
 import zlib
 
 import numpy as np

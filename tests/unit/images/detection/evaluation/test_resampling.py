@@ -1,7 +1,5 @@
 """COCO's numbers of drawn images are those of an annotation file that has each image so often."""
 
-# suite: unit
-
 import numpy as np
 import pytest
 

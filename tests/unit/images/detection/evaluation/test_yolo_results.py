@@ -1,7 +1,5 @@
 """``evaluate detections`` of YOLO's text files: as the same boxes in COCO's files score by pycocotools."""
 
-# suite: unit
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mask R-CNN's losses against loops in float64, and their normalisation over devices."""
 
-# suite: unit
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mask R-CNN as a whole: images of any kind, repeatable training, detections, other owners' weights."""
 
-# suite: unit
-
 import pickle
 
 import numpy as np

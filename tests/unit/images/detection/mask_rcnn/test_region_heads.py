@@ -1,7 +1,5 @@
 """Regions that are cut out of maps, and masks that are laid into images, against loops in float64."""
 
-# suite: unit
-
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,5 @@
 """Anchors, matching, sampling and suppression, against loops in float64."""
 
-# suite: unit
-
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,5 @@
 """The losses of RT-DETR and D-FINE, against brute force in NumPy, and denoising queries."""
 
-# suite: unit
-
 import itertools
 import pickle
 

@@ -1,7 +1,5 @@
 """The sampling of deformable attention, plain and compiled, against sums over points written out in float64."""
 
-# suite: unit
-
 import math
 
 import numpy as np

@@ -2,8 +2,6 @@
 """Whose names RT-DETR's and D-FINE's weights can have: each beside that of transformers 5, from the files that each
 program writes."""
 
-# suite: unit
-
 import numpy as np
 import pytest
 from support.processes import ROOT

@@ -1,7 +1,5 @@
 """What RT-DETR and D-FINE do with images, beside the numbers of the golden file."""
 
-# suite: unit
-
 import numpy as np
 import paddle
 import pytest

@@ -1,12 +1,7 @@
 """Two and three processes give the scores of one, and the same files."""
 
-# suite: nightly
-
-import pytest
 from support import small_detections
 from support.processes import run_together
-
-pytestmark = pytest.mark.long
 
 
 def test_one_two_and_three_processes_give_the_same_scores_and_the_same_file(tmp_path):

@@ -1,12 +1,9 @@
 """Detectors of every architecture, as files of every kind, find what the network finds; one of published dimensions."""
 
-# suite: nightly
-
 import pytest
 from support.exported_detectors import needs_onnx, require_graph, require_paddle_files
 from support.rtdetr_networks import SMALL
 
-pytestmark = pytest.mark.long
 NAMES = ["detr_small", *SMALL]
 
 

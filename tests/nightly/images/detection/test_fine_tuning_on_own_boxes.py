@@ -1,13 +1,10 @@
 """The recipe for one's own boxes as a user starts it, with weights by name from a local server, on two processes."""
 
-# suite: nightly
-
 import json
 import re
 import sys
 
 import numpy as np
-import pytest
 from PIL import Image
 from support.processes import ROOT, run_command, run_main
 from support.runs import last_line, well
@@ -17,7 +14,6 @@ from support.yolo_writer import write_yolo
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 
-pytestmark = pytest.mark.long
 TUNED = f"-cfg={ROOT / 'configs' / 'finetune_boxes.yaml'}"
 SMALL = "MODEL.NAME dfine_small DATA.SHORTEST_SIDES [64] DATA.BATCH_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 -ngpus=2"
 SMALL += " -num_workers=0 TRAIN.NUM_SAMPLES 60 TRAIN.EPOCH_LIMITS [3,9] DATA.PLAIN_EPOCHS 1 REPORT False"

@@ -1,7 +1,5 @@
 """``evaluate detections``: files of annotations and results against pycocotools, and files that are none."""
 
-# suite: unit
-
 import copy
 import json
 

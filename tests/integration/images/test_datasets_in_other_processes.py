@@ -11,9 +11,12 @@ from unit.images.data.test_tar import contents, write_webdataset
 from paddlevit_dist.images.data.tar import TarImages
 
 
-def test_a_forked_process_shares_the_open_archive(tmp_path, cache):
-    write_webdataset(tmp_path)
-    dataset = TarImages(str(tmp_path), "train", cache)
+def test_a_forked_process_shares_the_open_archive(tmp_path):
+    folder, cache = tmp_path / "data", tmp_path / "cache"
+    folder.mkdir()
+    cache.mkdir()
+    write_webdataset(folder)
+    dataset = TarImages(str(folder), "train", cache)
     expected = contents(dataset)
     reading_end, writing_end = os.pipe()
     child = os.fork()

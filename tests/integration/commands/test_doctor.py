@@ -19,9 +19,7 @@ def ends_with_a_signal(*arguments):
 
 
 def test_a_crash_of_a_device_is_one_line_and_the_checks_after_it_are_made(tmp_path, monkeypatch):
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "commands")])
-    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
     monkeypatch.setattr(doctor_checks, "try_device", ends_with_a_signal)
     checkup = Checkup(settings.load([PLAIN, "-dataset=digits"]).values, tmp_path, MACHINE)
 

@@ -31,6 +31,9 @@ _IN_PADDLE_LAYOUT = {
     "the authors'": False,
 }
 
+# Endings of entries that no evaluation of a network reads: computed by it, counted in training, of pre-training alone.
+_NO_WEIGHTS = ("relative_position_index", "relative_coords_table", "attn_mask", "position_ids", "mask_token")
+
 _AXIS_OF_OUTPUTS = {2: 1, 4: 0}  # of the weight of a linear layer and of a convolution, by its number of axes
 
 
@@ -66,7 +69,11 @@ class LoadReport:
         """One line for the log."""
         total = len(self.loaded) + len(self.reinitialised) + len(self.missing)
         aside = " apart from the new classifier" if self.reinitialised else ""
-        head = f"loaded {len(self.loaded)} of {total} ({100 * self.loaded_fraction:.1f} % of parameters{aside})"
+        share = f"{100 * self.loaded_fraction:.1f} % of parameters{aside}"
+        if self.unexpected:  # the source is another network, however much of this one was loaded
+            used = len(self.loaded) + len(self.reinitialised)
+            share = f"{used} of {used + len(self.unexpected)} entries of the source used"
+        head = f"loaded {len(self.loaded)} of {total} ({share})"
         parts = []
         if self.reinitialised:
             parts.append(f"re-initialised {_some(self.reinitialised, 4)}")
@@ -75,7 +82,7 @@ class LoadReport:
         if self.missing:
             parts.append(f"missing {_some(self.missing)}")
         if self.unexpected:
-            parts.append(f"unexpected {_some(self.unexpected)}")
+            parts.append(f"not used {_some(self.unexpected)}")
         parts += self.notices
         return head + (", " + "; ".join(parts) if parts else "")
 
@@ -118,6 +125,7 @@ def load_weights(
     *,
     minimum_loaded: float = 0.9,
     strict: bool = False,
+    allow_unused: bool = False,
     part: str | None = None,
     sha256: str | None = None,
 ) -> LoadReport:
@@ -133,7 +141,8 @@ def load_weights(
         source: a path or address as ``read_weights`` takes it, or what it returned, or a mapping of names to numpy
             arrays or tensors.
         minimum_loaded: least share of the parameters, by number of elements and without a re-initialised classifier.
-        strict: for evaluation: every parameter must be loaded, the classifier too.
+        strict: for evaluation: every parameter must be loaded, the classifier too, and nothing of the source be left.
+        allow_unused: something may be left all the same.
         part: the entry to use in a source that has several, such as "model_ema".
         sha256: of the content of an address, in hexadecimal; ``#sha256=...`` after the address means the same.
 
@@ -147,6 +156,8 @@ def load_weights(
     values = _plan(model, state, report)
     if strict:
         _require_everything(report, contract_of(model).classes_of_outputs)
+        if report.unexpected and not allow_unused:
+            _refuse_unused(report)
     elif report.loaded_fraction < minimum_loaded:
         _refuse(report, minimum_loaded)
     _require_statistics(report)
@@ -223,7 +234,7 @@ def _plan(model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadR
     report.resized = [name for name, value in fitting.items() if value.shape != state[name].shape]
     report.notices += contract.notices_of_resized(report.resized)
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialised]
-    report.unexpected = [name for name in state if name not in targets]
+    report.unexpected = [name for name in state if name not in targets and not name.endswith(_NO_WEIGHTS)]
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
     num_loaded, num_missing = (
         sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)
@@ -262,6 +273,18 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
     raise UserError(
         f"{report.source} does not hold this whole model, as evaluating and resuming need it: "
         f"{'; '.join(reasons)}{question}"
+    )
+
+
+def _refuse_unused(report: LoadReport) -> None:
+    """A network that lacks a part of what the weights are of computes other numbers."""
+    distilled = ""
+    if any(name.startswith(("dist_token", "head_dist.")) for name in report.unexpected):
+        distilled = ". They are of a distilled DeiT, whose MODEL.NAME is deit_SIZE_distilled_patch16_SIDE"
+    raise UserError(
+        f"{report.source} is of another network: this model has no place for "
+        f"{_describe(report, report.unexpected)}{distilled or _fitting(report.source)}; name the model that the weights "
+        "are of (MODEL.NAME), or add -allow_changes to evaluate without these"
     )
 
 

@@ -192,12 +192,12 @@ def read(value):
         return value
 
 
-def test_files_that_say_what_data_they_are_for_are_not_taken_for_paddlevits(load_text):
+def test_files_of_another_form_are_not_taken_for_paddlevits(load_text):
     text = "DATA: {IMAGE_SIZE: 224, CROP_PCT: 0.9}\nMODEL: {TYPE: deit, NAME: deit_tiny_patch16_224, EMBED_DIM: 192}\n"
     assert load_text(text).values.TRAIN.MIXUP_ALPHA == 0.8
     assert load_text(text + "TRAIN: {MIXUP_ALPHA: 0.2}").values.TRAIN.MIXUP_ALPHA == 0.2
     assert load_text(text, "TRAIN.MIXUP_ALPHA", "0.3").values.TRAIN.MIXUP_ALPHA == 0.3
-    assert load_text(text.replace("CROP_PCT: 0.9", "CROP_PCT: 0.9, DATASET: folder")).values.TRAIN.MIXUP_ALPHA == 0.0
+    assert load_text(text + "TASK: classification").values.TRAIN.MIXUP_ALPHA == 0.0
     assert load_text(text.replace("EMBED_DIM: 192", "DROPOUT: 0.1")).values.TRAIN.MIXUP_ALPHA == 0.0
     assert load_text(text, "-eval", "-pretrained=x").notices == []
 

@@ -27,7 +27,7 @@ from ...settings.section import Pair, PathText, Section, key, rows
 from .. import settings
 from ..expected_input import input_of
 from ..settings import IMAGES
-from .paddlevit_defaults import defaults_of
+from .paddlevit_defaults import get_defaults
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
@@ -179,7 +179,7 @@ TABLE = Table(
         "TRAIN.",
         *("DATA.DECODER", "DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.GLYPH_DISTORTION", "DATA.CLASS_BALANCED"),
     ),
-    implied=defaults_of,
+    implied=get_defaults,
     complete=_complete,
     check=_check,
     unused=_find_unused,

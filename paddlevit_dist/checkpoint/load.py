@@ -284,7 +284,7 @@ def _refuse_unused(report: LoadReport) -> None:
     raise UserError(
         f"{report.source} is of another network: this model has no place for "
         f"{_describe(report, report.unexpected)}{distilled or _fitting(report.source)}; name the model that the weights "
-        "are of (MODEL.NAME), or add -allow_changes to evaluate without these"
+        "are of (MODEL.NAME); an evaluation with -allow_changes leaves them out"
     )
 
 

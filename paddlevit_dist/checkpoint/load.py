@@ -176,6 +176,13 @@ def classes_of(model: paddle.nn.Layer, weights: Weights) -> int | None:
     return None if outputs is None else contract.classes_of_outputs(outputs)
 
 
+def rename_for(model: paddle.nn.Layer, weights: Weights) -> dict[str, np.ndarray]:
+    """Return the entries that the model has a place for, under its names and in its layout of Linear weights; what is
+    not of a weight's shape, such as a number that an optimizer keeps of it, keeps its shape."""
+    state, _, _ = _in_our_names_and_layout(model, weights)
+    return {name: state[name] for name in model.state_dict() if name in state}
+
+
 def _weights_of(source: Any, part: str | None, sha256: str | None) -> Weights:
     if isinstance(source, Weights):
         return source

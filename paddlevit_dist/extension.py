@@ -36,12 +36,10 @@ Made = TypeVar("Made")
 
 
 class About(NamedTuple):
-    """Help of a command that takes the main flags, beside what it says of them; ``further`` are options that it alone
-    has."""
+    """Help of a command that takes the main flags, besides what it says of them."""
 
     meaning: str
     examples: tuple[str, ...]
-    further: tuple[tuple[str, str], ...] = ()
 
 
 class Flag(NamedTuple):

@@ -290,8 +290,8 @@ def _refuse_unused(report: LoadReport) -> None:
         distilled = ". They are of a distilled DeiT, whose MODEL.NAME is deit_SIZE_distilled_patch16_SIDE"
     raise UserError(
         f"{report.source} is of another network: this model has no place for "
-        f"{_describe(report, report.unexpected)}{distilled or _fitting(report.source)}; name the model that the weights "
-        "are of (MODEL.NAME); an evaluation with -allow_changes leaves them out"
+        f"{_describe(report, report.unexpected)}; name the model that the weights are of (MODEL.NAME), or evaluate "
+        f"without them (-allow_changes){distilled or _fitting(report.source)}"
     )
 
 

@@ -34,8 +34,8 @@ _IN_DIRECTORY = (  # of one of our checkpoints, of a model as Hugging Face store
 # The first that is there is taken; who writes "ema", as RT-DETR's and D-FINE's authors, evaluates and publishes that.
 _WRAPPERS = ("ema", "model", "state_dict", "model_ema", "state_dict_ema", "module")
 # In files of Paddle: PaddleViT evaluates the average of a checkpoint that holds one.
-_OF_PADDLE = ("ema", "model_ema", *_WRAPPERS[1:])
-_PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.")
+_OF_PADDLE = ("ema", "model_ema", "model", "state_dict", "state_dict_ema", "module")
+_PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.", "net.", "network.")
 _DEPTH = 3  # wrappers and prefixes inside one another; bounded because a damaged file may nest without end
 
 

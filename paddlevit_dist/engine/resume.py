@@ -14,6 +14,7 @@ from ..distributed import broadcast_object, is_main
 from ..logging.record import FOUND_LATER, supersede
 from ..runtime.errors import UserError
 from .compatibility import Change, Compatibility, altering, show
+from .run_command import format_command
 
 if TYPE_CHECKING:
     from .run import Run
@@ -110,9 +111,9 @@ def _load_pretrained(run: "Run") -> None:
 
 def _load_checkpoint(run: "Run", directory: Path) -> Start:
     state = checkpoints.read(directory)
-    report = run.checkpointer.load_weights(directory)
     fits = Compatibility("resume", directory, run.config, run.task)
     changes = _require_same_run(run, fits, state.extra["global_batch_size"])
+    report = run.checkpointer.load_weights(directory)
     run.checkpointer.load(directory, state)
     due, means = state.extra["evaluation_due"], state.extra["training_means"]
     start = Start(state.position, directory, changes, due, fits.lists, means)
@@ -170,9 +171,11 @@ def _require_same_run(run: "Run", fits: Compatibility, global_batch_size: int) -
     for row in rows:
         say("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
     if altering(changes) and not run.config.ALLOW_CHANGES:
+        command = format_command("resume", fits.source, run.config)
+        instead = f"; with the settings of its run: {command}" if command else ""
         raise UserError(
             f"-resume={fits.source}: {altering(changes)}: the resumed training would run differently; set "
-            "these back, or add -allow_changes"
+            f"these back, or add -allow_changes{instead}"
         )
     return changes
 

@@ -16,7 +16,8 @@ from .models.variants import ExpectedInput, expected_input
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors")  # beside which those files lie
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
-_RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # Pillow's numbers, which Hugging Face writes
+# By Pillow's numbers, which Hugging Face writes.
+_RESAMPLING = dict(enumerate(("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")))
 
 
 def weights_of(values: CfgNode) -> Published | None:

@@ -116,7 +116,11 @@ def _load(
 
     implied = _find_implied(split_by_file(settings), known)
     stated = known
-    known = {**{setting.name: setting for setting in implied}, **known, **{setting.name: setting for setting in implied}}
+    known = {
+        **{setting.name: setting for setting in implied},
+        **known,
+        **{setting.name: setting for setting in implied},
+    }
 
     values = default_config()
     for setting in known.values():
@@ -169,7 +173,10 @@ def _tell(implied: list[Setting], stated: dict[str, Setting], values: CfgNode) -
     told = [setting for setting in implied if setting.name not in needless and setting.name not in stated]
     names = ", ".join(f"{setting.name} {show(setting.value)}" for setting in told)
     return [
-        *(f"{old.place}: {old.name} {show(old.value)} of such a file is {show(new.value)} here" for old, new in replaced),
+        *(
+            f"{old.place}: {old.name} {show(old.value)} of such a file is {show(new.value)} here"
+            for old, new in replaced
+        ),
         *([f"{told[0].place}: from {told[0].source}: {names}"] if told else []),
     ]
 

@@ -237,7 +237,9 @@ def test_a_part_can_be_chosen_and_the_others_are_mentioned(tmp_path):
 
 
 @pytest.mark.parametrize("wrapper", ["model", "state_dict", "model_ema", "state_dict_ema"])
-@pytest.mark.parametrize("prefix", ["module.", "_layers.", "backbone.", "module.backbone.", "_orig_mod.", "net.", "network."])
+@pytest.mark.parametrize(
+    "prefix", ["module.", "_layers.", "backbone.", "module.backbone.", "_orig_mod.", "net.", "network."]
+)
 def test_wrappers_and_prefixes_are_removed(tmp_path, wrapper, prefix):
     paddle.save({wrapper: {f"{prefix}a": paddle.to_tensor(numbers(2))}}, str(tmp_path / "file.pdparams"))
     assert list(read_state(tmp_path / "file")) == ["a"]

@@ -231,7 +231,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
 def test_metrics_of_ones_own_have_a_row_for_each_sample_too(tmp_path):
     own = Own()
     content = written(tmp_path, list("xyz"), own.columns(own.per_sample())).read_bytes()
-    assert content == "name,error\r\nx,3.0\r\ny,\r\nz,4.5\r\n".encode()
+    assert content == b"name,error\r\nx,3.0\r\ny,\r\nz,4.5\r\n"
 
 
 def test_no_text_is_a_formula_and_every_text_is_one_cell(tmp_path):

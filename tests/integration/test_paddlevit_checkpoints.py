@@ -11,7 +11,13 @@ from paddlevit_dist.models import create_model
 
 SIZES = {"image_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2, "mlp_ratio": 2.0}
 KEYS = {"MODEL.PATCH_SIZE": 8, "MODEL.EMBED_DIM": 16, "MODEL.DEPTH": 1, "MODEL.NUM_HEADS": 2, "MODEL.NAME": "vit"}
-KEYS |= {"TRAIN.BASE_LR": 1e-30, "TRAIN.WARMUP_START_LR": 0.0, "TRAIN.WARMUP_EPOCHS": 1, "TRAIN.MODEL_EMA": True, "TRAIN.MODEL_EMA_DECAY": 0.999999}
+KEYS |= {
+    "TRAIN.BASE_LR": 1e-30,
+    "TRAIN.WARMUP_START_LR": 0.0,
+    "TRAIN.WARMUP_EPOCHS": 1,
+    "TRAIN.MODEL_EMA": True,
+    "TRAIN.MODEL_EMA_DECAY": 0.999999,
+}
 KEYS |= {"REPORT": False, "DATA.NUM_WORKERS": 0, "DATA.IMAGE_CHANNELS": 1, "TRAIN.WEIGHT_DECAY": 0.0}
 
 

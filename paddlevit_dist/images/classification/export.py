@@ -66,9 +66,7 @@ def _example(data: Data, kind: str) -> dict[str, np.ndarray]:
     return {"picture": image, "input": prepared[None].astype(np.float32)}
 
 
-def _paddlex(
-    size: int, shorter: int | None, is_square: bool, mean: Any, deviation: Any, how: str
-) -> dict[str, Any]:
+def _paddlex(size: int, shorter: int | None, is_square: bool, mean: Any, deviation: Any, how: str) -> dict[str, Any]:
     """The content of ``inference.yml`` for PaddleX's predictor of classes, as of version 3; class names and the model's
     name are added when they are known."""
     resize: dict[str, Any] = {"resize_short": shorter}

@@ -61,10 +61,11 @@ _FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-# What all files of theirs state, and what none does: a run's ``config.yaml`` names its task.
+# What all files of theirs state, and what none does: a run's ``config.yaml`` names its task, and copies of recipes for
+# digits their gray images.
 _STATED = ("MODEL.NAME", "DATA.IMAGE_SIZE", "DATA.CROP_PCT")
 _DIMENSIONS = ("MODEL.PATCH_SIZE", "MODEL.EMBED_DIM", "MODEL.DIMS")
-_NEVER = "TASK"
+_NEVER = ("TASK", "DATA.IMAGE_CHANNELS")
 _PLAIN_DEIT = re.compile(r"deit_(tiny|small|base)_patch16_(224|384)")
 
 
@@ -72,8 +73,8 @@ def get_defaults(files: Sequence[Mapping[str, Any]]) -> tuple[str, Mapping[str, 
     """Return where values come from that files of PaddleViT's form leave to their model's config.py, and the values;
     ("", {}) for other files.
 
-    One value takes the place of the file's: files for a distilled DeiT call it as the plain one, and PaddleViT's program
-    for distillation builds it with a second token and head.
+    One value takes the place of the file's: files for a distilled DeiT call it as the plain one, and PaddleViT's
+    program for distillation builds it with a second token and head.
 
     Args:
         files: settings of each file that a command line names, those of BASE first, in which later ones win.
@@ -99,4 +100,5 @@ def _find_family(files: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]) 
 
 
 def _has_form(stated: Mapping[str, Any]) -> bool:
-    return all(name in stated for name in _STATED) and _NEVER not in stated and any(map(stated.__contains__, _DIMENSIONS))
+    has_all, has_dimension = all(name in stated for name in _STATED), any(name in stated for name in _DIMENSIONS)
+    return has_all and has_dimension and not any(name in stated for name in _NEVER)

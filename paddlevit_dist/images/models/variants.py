@@ -279,7 +279,9 @@ _OTHERWISE: dict[str, dict[str, Any]] = {
     "vit_base_patch16_clip_224": {"crop_pct": 0.95},
     "vit_large_patch14_clip_224": {"mean": HALF, "std": HALF, **_WHOLE},
     "vit_large_patch14_clip_336": {"mean": HALF, "std": HALF, **_SQUASH},
-    **dict.fromkeys(("vit_base_patch16_clip_384", "vit_huge_patch14_clip_336", "vit_gigantic_patch14_clip_378"), _SQUASH),
+    **dict.fromkeys(
+        ("vit_base_patch16_clip_384", "vit_huge_patch14_clip_336", "vit_gigantic_patch14_clip_378"), _SQUASH
+    ),
     **dict.fromkeys((f"vit_{size}_patch14_clip_224" for size in ("huge", "giant", "gigantic")), _WHOLE),
     **dict.fromkeys((f"vit_{size}_patch14_clip_quickgelu_224" for size in ("large", "huge", "gigantic")), _WHOLE),
     "vit_base_patch16_clip_quickgelu_224": _WHOLE,

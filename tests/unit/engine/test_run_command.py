@@ -24,9 +24,7 @@ def run(tmp_path, monkeypatch):
 
 
 def command(use, source, save="my run", data="data", weights="my run"):
-    values = SimpleNamespace(
-        SAVE=save, DATA=SimpleNamespace(DATA_PATH=data), MODEL=SimpleNamespace(PRETRAINED=weights)
-    )
+    values = SimpleNamespace(SAVE=save, DATA=SimpleNamespace(DATA_PATH=data), MODEL=SimpleNamespace(PRETRAINED=weights))
     return format_command(use, source, values).partition("paddlevit_dist ")[2] or format_command(use, source, values)
 
 

@@ -34,6 +34,11 @@ _IN_PADDLE_LAYOUT = {
 # Endings of entries that no evaluation of a network reads: computed by it, counted in training, of pre-training alone.
 _NO_WEIGHTS = ("relative_position_index", "relative_coords_table", "attn_mask", "position_ids", "mask_token")
 
+# Entries that follow the features of a backbone, or are of the network of texts beside it: told, and not missed.
+_APART = re.compile(
+    r"(?:^|\.)(?:(?:text_model|text_projection|visual_projection|pooler)\.|logit_(?:scale|bias)$)"
+).search
+
 _AXIS_OF_OUTPUTS = {2: 1, 4: 0}  # of the weight of a linear layer and of a convolution, by its number of axes
 
 
@@ -156,8 +161,9 @@ def load_weights(
     values = _plan(model, state, report)
     if strict:
         _require_everything(report, contract_of(model).classes_of_outputs)
-        if report.unexpected and not allow_unused:
-            _refuse_unused(report)
+        unused = [name for name in report.unexpected if not _APART(name)]
+        if unused and not allow_unused:
+            _refuse_unused(report, unused)
     elif report.loaded_fraction < minimum_loaded:
         _refuse(report, minimum_loaded)
     _require_statistics(report)
@@ -283,14 +289,14 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
     )
 
 
-def _refuse_unused(report: LoadReport) -> None:
+def _refuse_unused(report: LoadReport, unused: list[str]) -> None:
     """A network that lacks a part of what the weights are of computes other numbers."""
     distilled = ""
-    if any(name.startswith(("dist_token", "head_dist.")) for name in report.unexpected):
+    if any(name.startswith(("dist_token", "head_dist.")) for name in unused):
         distilled = ". They are of a distilled DeiT, whose MODEL.NAME is deit_SIZE_distilled_patch16_SIDE"
     raise UserError(
         f"{report.source} is of another network: this model has no place for "
-        f"{_describe(report, report.unexpected)}; name the model that the weights are of (MODEL.NAME), or evaluate "
+        f"{_describe(report, unused)}; name the model that the weights are of (MODEL.NAME), or evaluate "
         f"without them (-allow_changes){distilled or _fitting(report.source)}"
     )
 

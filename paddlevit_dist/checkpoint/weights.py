@@ -229,7 +229,8 @@ def _unwrap(
             found = [key for key in wrappers if isinstance(content.get(key), Mapping)]
             if len(found) > 1:
                 unused = ", ".join(f"'{key}'" for key in found[1:])
-                choice = f"MODEL.PRETRAINED_PART {found[1]} takes another"
+                other = found[1]
+                choice = f"MODEL.PRETRAINED_PART {other}, or -part={other} of convert and export, takes another"
                 notices = (f"'{found[0]}' of the source was taken; it also has {unused} ({choice})",)
             content = content[found[0]] if found else content
     if not isinstance(content, Mapping):

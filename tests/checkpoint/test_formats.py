@@ -228,7 +228,7 @@ def test_a_part_can_be_chosen_and_the_others_are_mentioned(tmp_path):
     paddle.save({**parts, "epoch": 3}, str(tmp_path / "both.pdparams"))
     weights = read_weights(tmp_path / "both")
     np.testing.assert_array_equal(weights.state["a"], -numbers(2))  # PaddleViT evaluates the average
-    choice = "(MODEL.PRETRAINED_PART model takes another)"
+    choice = "(MODEL.PRETRAINED_PART model, or -part=model of convert and export, takes another)"
     assert weights.notices == (f"'model_ema' of the source was taken; it also has 'model' {choice}",)
     plain = read_weights(tmp_path / "both", part="model")
     np.testing.assert_array_equal(plain.state["a"], numbers(2))

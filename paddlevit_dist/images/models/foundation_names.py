@@ -51,15 +51,12 @@ _HUGGINGFACE = (
 
 # Of ``Dinov2ForImageClassification`` and the like; their classifier reads the class token and the patches' mean.
 _OF_CLASSIFIER = re.compile(r"^(?:dinov2|dinov2_with_registers|dinov3_vit)\.")
-_OF_TEXTS = ("text_model.", "text_projection.", "visual_projection.", "logit_scale", "logit_bias")
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``Dinov2Model``, also with registers, ``DINOv3ViTModel``, ``SiglipVisionModel`` and ``CLIPVisionModel``; of
-    ``SiglipModel`` and ``CLIPModel`` without what compares an image with a text."""
-    of_images = {name: value for name, value in state.items() if not name.startswith(_OF_TEXTS)}
-    of_images = {_OF_CLASSIFIER.sub("", name): value for name, value in of_images.items()}
-    result = rename(without(of_images, ("mask_token", "position_ids")), _HUGGINGFACE)
+    """Of ``Dinov2Model``, also with registers, ``DINOv3ViTModel``, ``SiglipVisionModel`` and ``CLIPVisionModel``."""
+    plain = {_OF_CLASSIFIER.sub("", name): value for name, value in state.items()}
+    result = rename(without(plain, ("mask_token", "position_ids")), _HUGGINGFACE)
     for name in [name for name in result if name.endswith((".mlp.up.weight", ".mlp.up.bias"))]:
         gate = name.replace(".up.", ".fc1_g.")
         result[name.replace(".up.", ".fc1_x." if gate in result else ".fc1.")] = result.pop(name)

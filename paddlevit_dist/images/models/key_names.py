@@ -144,9 +144,7 @@ _VIT_GOOGLE = (
 
 
 def _vit_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``ViTForImageClassification`` and DeiT's of transformers, also without the classifier, whose pooler computes
-    nothing that is read here."""
-    state = {name: value for name, value in state.items() if not re.match(_OF_VIT + r"pooler\.", name)}
+    """Of ``ViTForImageClassification`` and DeiT's of transformers, also without the classifier."""
     return join_projections(rename(state, _VIT_HUGGINGFACE), ("query", "key", "value"), "qkv")
 
 

@@ -38,9 +38,7 @@ def test_entries_that_no_evaluation_reads_do_not_count(distilled, name):
     assert report.unexpected == [] and "100.0 % of parameters" in report.summary()
 
 
-def test_parts_of_transformers_that_compare_with_texts_do_not_count():
-    model = create_model("vit_base_patch16_clip_224", **SIZES)
-    names = {"text_model.final_layer_norm.weight": paddle.ones([2]), "logit_scale": paddle.ones([1])}
-    of_images = {"vision_model.pre_layrnorm.weight": paddle.ones([16])}
-    report = load_weights(model, {**of_images, **names}, minimum_loaded=0.0)
-    assert report.loaded == ["norm_pre.weight"] and report.unexpected == []
+def test_a_network_of_texts_beside_is_told_and_not_missed(distilled):
+    texts = {"text_model.final_layer_norm.weight": paddle.ones([2]), "logit_scale": paddle.ones([1])}
+    report = load_weights(small("deit_tiny_distilled_patch16_224"), {**distilled, **texts}, strict=True)
+    assert report.unexpected == list(texts) and "not used text_model" in report.summary()

@@ -10,11 +10,8 @@ from paddlevit_dist.images.models import variants
 from paddlevit_dist.images.models.variants import ExpectedInput, expected_input
 
 # Facts of timm without its weights: ``default_cfgs`` of its models, for each name here that it has.
-TIMM = {
-    name: row
-    for row in json.loads(Path(__file__).with_name("timm_inputs.json").read_text(encoding="utf-8"))["inputs"]
-    for name in row["names"]
-}
+FACTS = json.loads(Path(__file__).with_name("timm_inputs.json").read_text(encoding="utf-8"))
+TIMM, WEIGHTS = ({name: row for row in FACTS[part] for name in row["names"]} for part in ("inputs", "published"))
 NOT_TIMMS = {"vit", *variants.MIT, *(name for name in variants.PVT_V2 if name.startswith("pvtv2"))}
 
 
@@ -33,14 +30,14 @@ def test_a_variant_expects_what_timm_feeds_it(name):
     assert expected_input(name) == as_input(TIMM[name])
 
 
+def test_published_weights_expect_what_timm_feeds_them():
+    assert set(WEIGHTS) == set(PUBLISHED)
+    for name, row in PUBLISHED.items():
+        size = expected_input(row.model).image_size
+        found = ExpectedInput(row.mean, row.std, row.crop_pct, row.interpolation, size, row.crop_mode)
+        assert found == as_input(WEIGHTS[name]), name
+
+
 def test_paddlevits_names_expect_what_timms_do():
     for name in NOT_TIMMS - {"vit", *variants.MIT}:
         assert expected_input(name) == expected_input(name.replace("pvtv2", "pvt_v2").replace("linear", "li"))
-
-
-def test_published_weights_that_make_a_square_are_two():
-    squashed = {name for name, row in PUBLISHED.items() if row.crop_mode == "squash"}
-    assert squashed == {
-        "eva02_base_patch14_448.mim_in22k_ft_in22k_in1k",
-        "eva02_large_patch14_448.mim_m38m_ft_in22k_in1k",
-    }

@@ -41,12 +41,10 @@ class About(NamedTuple):
     Attributes:
         meaning: what the command does.
         examples: command lines.
-        further: options that the command alone has, each with its meaning.
     """
 
     meaning: str
     examples: tuple[str, ...]
-    further: tuple[tuple[str, str], ...] = ()
 
 
 class Flag(NamedTuple):

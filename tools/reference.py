@@ -108,7 +108,7 @@ def _command(name: str) -> Iterator[str]:
     parser = parser_of(function_of(name))
     if parser is None:
         meaning = f"{ABOUT[name].meaning} Takes the [main flags](#flags-of-the-main-job)."
-        rows = list(ABOUT[name].further)
+        rows = []
     else:
         meaning = parser.description or ""
         rows = parser.rows()

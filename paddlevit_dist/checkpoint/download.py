@@ -135,21 +135,52 @@ def from_hub(
     path = find_kept(repository, file)
     if path is not None:
         found = fingerprint(path)["sha256"]
-        is_spoilt = expected not in (None, found)
+        is_spoilt = (expected or _recorded_digest(path)) not in (None, found)
         if not is_spoilt:
             return Copy(path, _compare(found, address, expected))
-    say(f"fetching {address}")
+    say(f"fetching {address}{' again: the kept copy is damaged' if is_spoilt else ''}")
     with _one_line(address):
         path = Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_spoilt))
     return Copy(path, _compare(fingerprint(path)["sha256"], address, expected))
 
 
 def find_kept(repository: str, file: str) -> Path | None:
-    """The copy of a file of a repository of Hugging Face in the cache of its library; None without one."""
+    """Find the copy of a file of a repository of Hugging Face in the cache of its library; None without one.
+
+    Raises:
+        UserError: the repository has a name that the library does not accept.
+    """
+    kept = _look_into_cache(repository, file)
+    return Path(kept) if isinstance(kept, str) else None  # else nothing, or a note that there is no such file
+
+
+def _look_into_cache(repository: str, file: str) -> Any:
     from huggingface_hub import try_to_load_from_cache
 
-    kept = try_to_load_from_cache(repository, file)
-    return Path(kept) if isinstance(kept, str) else None  # else nothing, or a note that there is no such file
+    try:
+        return try_to_load_from_cache(repository, file)
+    except ValueError as error:  # its HFValidationError
+        reason = shorten(" ".join(str(error).split()), 200)
+        raise UserError(
+            f"hf:{repository}: no repository at Hugging Face has such a name: {reason}; check the spelling of "
+            "hf:OWNER/REPOSITORY"
+        ) from error
+
+
+def _recorded_digest(path: Path) -> str | None:
+    """Return the SHA-256 that the cache of Hugging Face's library has of a large file: the name of what its link points
+    at; None where it has none."""
+    name = path.resolve().name
+    return name if path.is_symlink() and re.fullmatch(r"[0-9a-f]{64}", name) else None
+
+
+def _is_cut(path: Path) -> bool:
+    """Tell whether a small file of that cache is not the one that its name there, Git's SHA-1, is of."""
+    name = path.resolve().name
+    if not path.is_symlink() or not re.fullmatch(r"[0-9a-f]{40}", name):
+        return False
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() != name
 
 
 def small_of_hub(repository: str, file: str, endpoint: str) -> Path | None:
@@ -159,14 +190,15 @@ def small_of_hub(repository: str, file: str, endpoint: str) -> Path | None:
     Raises:
         UserError: that cannot be found out.
     """
-    from huggingface_hub import _CACHED_NO_EXIST, errors, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import _CACHED_NO_EXIST, errors, hf_hub_download
 
-    kept = try_to_load_from_cache(repository, file)
-    if kept is not None:
+    kept = _look_into_cache(repository, file)
+    is_spoilt = isinstance(kept, str) and _is_cut(Path(kept))
+    if kept is not None and not is_spoilt:
         return None if kept is _CACHED_NO_EXIST else Path(kept)
     try:
         with _one_line(f"{endpoint}/{repository}/resolve/main/{file}"):
-            return Path(hf_hub_download(repository, file, endpoint=endpoint))
+            return Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_spoilt))
     except UserError as error:
         cause = error.__cause__
         if isinstance(cause, errors.EntryNotFoundError) and not isinstance(cause, errors.LocalEntryNotFoundError):

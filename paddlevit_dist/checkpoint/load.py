@@ -31,6 +31,14 @@ _IN_PADDLE_LAYOUT = {
     "the authors'": False,
 }
 
+# Endings of entries that no evaluation of a network reads: computed by it, counted in training, of pre-training alone.
+_NO_WEIGHTS = ("relative_position_index", "relative_coords_table", "attn_mask", "position_ids", "mask_token")
+
+# Entries that follow the features of a backbone, or are of the network of texts beside it: told, and not missed.
+_APART = re.compile(
+    r"(?:^|\.)(?:(?:text_model|text_projection|visual_projection|pooler)\.|logit_(?:scale|bias)$)"
+).search
+
 _AXIS_OF_OUTPUTS = {2: 1, 4: 0}  # of the weight of a linear layer and of a convolution, by its number of axes
 
 
@@ -66,7 +74,11 @@ class LoadReport:
         """One line for the log."""
         total = len(self.loaded) + len(self.reinitialised) + len(self.missing)
         aside = " apart from the new classifier" if self.reinitialised else ""
-        head = f"loaded {len(self.loaded)} of {total} ({100 * self.loaded_fraction:.1f} % of parameters{aside})"
+        share = f"{100 * self.loaded_fraction:.1f} % of parameters{aside}"
+        if self.unexpected:  # the source is another network, however much of this one was loaded
+            used = len(self.loaded) + len(self.reinitialised)
+            share = f"{used} of {used + len(self.unexpected)} entries of the source used"
+        head = f"loaded {len(self.loaded)} of {total} ({share})"
         parts = []
         if self.reinitialised:
             parts.append(f"re-initialised {_some(self.reinitialised, 4)}")
@@ -75,7 +87,7 @@ class LoadReport:
         if self.missing:
             parts.append(f"missing {_some(self.missing)}")
         if self.unexpected:
-            parts.append(f"unexpected {_some(self.unexpected)}")
+            parts.append(f"not used {_some(self.unexpected)}")
         parts += self.notices
         return head + (", " + "; ".join(parts) if parts else "")
 
@@ -118,6 +130,7 @@ def load_weights(
     *,
     minimum_loaded: float = 0.9,
     strict: bool = False,
+    allow_unused: bool = False,
     part: str | None = None,
     sha256: str | None = None,
 ) -> LoadReport:
@@ -133,7 +146,8 @@ def load_weights(
         source: a path or address as ``read_weights`` takes it, or what it returned, or a mapping of names to numpy
             arrays or tensors.
         minimum_loaded: least share of the parameters, by number of elements and without a re-initialised classifier.
-        strict: for evaluation: every parameter must be loaded, the classifier too.
+        strict: for evaluation: every parameter must be loaded, the classifier too, and nothing of the source be left.
+        allow_unused: something may be left all the same.
         part: the entry to use in a source that has several, such as "model_ema".
         sha256: of the content of an address, in hexadecimal; ``#sha256=...`` after the address means the same.
 
@@ -147,6 +161,9 @@ def load_weights(
     values = _plan(model, state, report)
     if strict:
         _require_everything(report, contract_of(model).classes_of_outputs)
+        unused = [name for name in report.unexpected if not _APART(name)]
+        if unused and not allow_unused:
+            _refuse_unused(report, unused)
     elif report.loaded_fraction < minimum_loaded:
         _refuse(report, minimum_loaded)
     _require_statistics(report)
@@ -163,6 +180,13 @@ def classes_of(model: paddle.nn.Layer, weights: Weights) -> int | None:
     biases = [state.get(f"{layer}.bias") for layer in contract.classifier_layers]
     outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
     return None if outputs is None else contract.classes_of_outputs(outputs)
+
+
+def rename_for(model: paddle.nn.Layer, weights: Weights) -> dict[str, np.ndarray]:
+    """Return the entries that the model has a place for, under its names and in its layout of Linear weights; what is
+    not of a weight's shape, such as a number that an optimizer keeps of it, keeps its shape."""
+    state, _, _ = _in_our_names_and_layout(model, weights)
+    return {name: state[name] for name in model.state_dict() if name in state}
 
 
 def _weights_of(source: Any, part: str | None, sha256: str | None) -> Weights:
@@ -223,7 +247,7 @@ def _plan(model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadR
     report.resized = [name for name, value in fitting.items() if value.shape != state[name].shape]
     report.notices += contract.notices_of_resized(report.resized)
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialised]
-    report.unexpected = [name for name in state if name not in targets]
+    report.unexpected = [name for name in state if name not in targets and not name.endswith(_NO_WEIGHTS)]
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
     num_loaded, num_missing = (
         sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)
@@ -262,6 +286,18 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
     raise UserError(
         f"{report.source} does not hold this whole model, as evaluating and resuming need it: "
         f"{'; '.join(reasons)}{question}"
+    )
+
+
+def _refuse_unused(report: LoadReport, unused: list[str]) -> None:
+    """A network that lacks a part of what the weights are of computes other numbers."""
+    distilled = ""
+    if any(name.startswith(("dist_token", "head_dist.")) for name in unused):
+        distilled = ". They are of a distilled DeiT, whose MODEL.NAME is deit_SIZE_distilled_patch16_SIDE"
+    raise UserError(
+        f"{report.source} is of another network: this model has no place for "
+        f"{_describe(report, unused)}; name the model that the weights are of (MODEL.NAME), or evaluate "
+        f"without them (-allow_changes){distilled or _fitting(report.source)}"
     )
 
 

@@ -40,6 +40,7 @@ class Published(NamedTuple):
         mean, std: per channel, of the pixels from 0 to 1 that the weights were trained on.
         crop_pct: the share of the resized image that was kept in that evaluation.
         interpolation: of that resize.
+        crop_mode: "center" where it keeps the proportions, "squash" where it makes a square.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Published(NamedTuple):
     std: tuple[float, ...] = _IMAGENET_STD
     crop_pct: float = 0.9
     interpolation: str = "bicubic"
+    crop_mode: str = "center"
 
     @property
     def model(self) -> str:
@@ -115,7 +117,8 @@ def _foundation() -> list[Published]:
         *((f"{size}_patch14_224.mim_in22k", None) for size in ("tiny", "small", "base", "large")),
     ):
         crop = 0.9 if top1 is None else 1.0
-        rows.append(Published(f"eva02_{name}", top1, "MIT", _CLIP_MEAN, _CLIP_STD, crop))
+        mode = "squash" if "_448." in name else "center"
+        rows.append(Published(f"eva02_{name}", top1, "MIT", _CLIP_MEAN, _CLIP_STD, crop, crop_mode=mode))
     rows.append(Published("vit_base_patch16_clip_224.laion2b", None, "Apache-2.0", _CLIP_MEAN, _CLIP_STD, 1.0))
     rows.append(Published("vit_large_patch14_clip_224.laion2b", None, "Apache-2.0", _HALF, _HALF, 1.0))
     return rows

@@ -29,7 +29,7 @@ _LONG = 1 << 12  # bytes of an array rather than a name or a number
 _MOST_TUPLES = 50_000  # one inside another as a key, about 100,000 end the interpreter when it computes their hash
 
 
-def restricted_load(file: str | os.PathLike | BinaryIO) -> Any:
+def restricted_load(file: str | os.PathLike | BinaryIO, keeps_names: bool = False) -> Any:
     """The object that ``paddle.save`` wrote, with numpy arrays for tensors (bfloat16 as its bits in uint16).
 
     Parameters larger than a gigabyte, which protocols 2 and 3 store in slices, are put together again, and Paddle's
@@ -37,19 +37,20 @@ def restricted_load(file: str | os.PathLike | BinaryIO) -> Any:
 
     Args:
         file: a path, or a binary file that can seek; reading begins at its position.
+        keeps_names: a tensor inside nested containers becomes (its automatic name, its array).
 
     Raises:
         UserError: unreadable, damaged, or asking for something that weights do not need; nothing was executed.
     """
     if isinstance(file, (str, os.PathLike)):
         with reading(str(file), "paddle.save file"), open(file, "rb") as stream:
-            return _load(stream)
+            return _load(stream, keeps_names)
     with reading(str(getattr(file, "name", "the file")), "paddle.save file"):
-        return _load(file)
+        return _load(file, keeps_names)
 
 
-def _load(stream: BinaryIO) -> Any:
-    value = PickleReader(stream).load()
+def _load(stream: BinaryIO, keeps_names: bool) -> Any:
+    value = (_NameReader if keeps_names else PickleReader)(stream).load()
     if isinstance(value, dict):
         value.pop(_NAME_TABLE, None)
         for name, about in value.pop(_SLICES, {}).items():
@@ -291,6 +292,11 @@ def _array_of_pair(pair: Any) -> _StoredArray:
     return pair[1]
 
 
+def _named_array(pair: Any) -> tuple[str, _StoredArray]:
+    array = _array_of_pair(pair)
+    return expect(pair[0], str), array
+
+
 class _Table(dict):
     """An OrderedDict, whose attributes (of PyTorch's, the versions of layers) are left out."""
 
@@ -318,3 +324,9 @@ for _module in ("builtins", "__builtin__"):  # protocol 2 uses Python 2's name
     _CALLS[_module, "tuple"] = _array_of_pair
     _CALLS[_module, "bytes"] = lambda: b""
 PickleReader.calls = _CALLS
+
+
+class _NameReader(PickleReader):
+    """Keeps the automatic name of each tensor."""
+
+    calls = {**_CALLS, **{(module, "tuple"): _named_array for module in ("builtins", "__builtin__")}}

@@ -33,7 +33,9 @@ _IN_DIRECTORY = (  # of one of our checkpoints, of a model as Hugging Face store
 )
 # The first that is there is taken; who writes "ema", as RT-DETR's and D-FINE's authors, evaluates and publishes that.
 _WRAPPERS = ("ema", "model", "state_dict", "model_ema", "state_dict_ema", "module")
-_PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.")
+# In files of Paddle: PaddleViT evaluates the average of a checkpoint that holds one.
+_OF_PADDLE = ("ema", "model_ema", "model", "state_dict", "state_dict_ema", "module")
+_PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.", "net.", "network.")
 _DEPTH = 3  # wrappers and prefixes inside one another; bounded because a damaged file may nest without end
 
 
@@ -99,9 +101,11 @@ def read_state(path: str | os.PathLike) -> dict[str, np.ndarray]:
 def given_weights(state: Mapping[str, Any], part: str | None = None) -> Weights:
     """Take a mapping in memory as weights: numpy arrays, Paddle tensors or (name, array) pairs."""
     name = "the given state"
-    chosen, notices = _unwrap(state, name, part)
+    chosen, notices = _unwrap(state, name, part, _WRAPPERS)
     paddle = sys.modules.get("paddle")  # not imported here: files are read without it
     of_paddle = paddle is not None and any(isinstance(value, paddle.Tensor) for value in chosen.values())
+    if of_paddle:
+        chosen, notices = _unwrap(state, name, part, _OF_PADDLE)
     return Weights(name, _arrays(chosen, name), of_paddle, notices)
 
 
@@ -119,7 +123,7 @@ def _read_file(file: Path, part: str | None) -> Weights:
 
 
 def _weights(content: Any, name: str, in_paddle_layout: bool, part: str | None) -> Weights:
-    state, notices = _unwrap(content, name, part)
+    state, notices = _unwrap(content, name, part, _OF_PADDLE if in_paddle_layout else _WRAPPERS)
     return Weights(name, _arrays(state, name), in_paddle_layout, notices)
 
 
@@ -205,8 +209,14 @@ def _what_is_there(folder: Path, wanted: str) -> str:
     return f"{'similar names' if similar else 'names'} in {folder}: {', '.join(shown)}{more}"
 
 
-def _unwrap(content: Any, source: str, part: str | None) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """The mapping of weights inside what a file holds, and what else was there to choose from."""
+def _unwrap(
+    content: Any, source: str, part: str | None, wrappers: tuple[str, ...]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The mapping of weights inside what a file holds, and what else was there to choose from.
+
+    Args:
+        wrappers: names of mappings of weights; the first that is there is taken.
+    """
     notices: tuple[str, ...] = ()
     if part is not None:
         parts = content if isinstance(content, Mapping) else {}
@@ -216,11 +226,13 @@ def _unwrap(content: Any, source: str, part: str | None) -> tuple[Mapping[str, A
         content = parts[part]
     for _ in range(_DEPTH):
         if isinstance(content, Mapping):
-            wrappers = [key for key in _WRAPPERS if isinstance(content.get(key), Mapping)]
-            if len(wrappers) > 1:
-                unused = ", ".join(f"'{key}'" for key in wrappers[1:])
-                notices = (f"the source also has {unused}, '{wrappers[0]}' was taken (choose with part=)",)
-            content = content[wrappers[0]] if wrappers else content
+            found = [key for key in wrappers if isinstance(content.get(key), Mapping)]
+            if len(found) > 1:
+                unused = ", ".join(f"'{key}'" for key in found[1:])
+                other = found[1]
+                choice = f"MODEL.PRETRAINED_PART {other}, or -part={other} of convert and export, takes another"
+                notices = (f"'{found[0]}' of the source was taken; it also has {unused} ({choice})",)
+            content = content[found[0]] if found else content
     if not isinstance(content, Mapping):
         raise UserError(f"{source} holds a {type(content).__name__} where a dictionary of weights was expected")
     return content, notices

@@ -47,6 +47,7 @@ class Converted(NamedTuple):
     origin: str
     unknown: list[str]
     source: str
+    notices: tuple[str, ...] = ()
 
 
 def run(words: list[str]) -> None:
@@ -65,6 +66,8 @@ def run(words: list[str]) -> None:
     converted = convert(options.input, options.output, options.part)
     number = sum(value.size for value in converted.state.values())
     print(one_line(f"{converted.source}: {converted.origin}"))
+    for notice in converted.notices:
+        print(one_line(f"note: {notice}"))
     if converted.unknown:
         shown = ", ".join(shorten(name, 120) for name in converted.unknown[:5])
         print(f"unknown names, written as they were: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
@@ -121,7 +124,9 @@ def with_our_names(weights: Weights) -> Converted:
         state = {name: value.T if name in linear else value for name, value in state.items()}
     layout = "(in, out)" if is_paddle_layout else "(out, in)"
     unknown = [name for name in state if _pattern(name) not in family.names]
-    return Converted(state, linear, f"{family.name}, {owner} names, Linear weights {layout}", unknown, weights.name)
+    return Converted(
+        state, linear, f"{family.name}, {owner} names, Linear weights {layout}", unknown, weights.name, weights.notices
+    )
 
 
 def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwise: bool) -> bool:

@@ -80,13 +80,14 @@ def _plain(value: Any) -> Any:
 
 
 def _csv(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """After RFC 4180: commas, quotes where they are needed, CRLF. UTF-8 with a byte order mark, without which Excel
-    takes letters for others; a text that a spreadsheet would take for a formula has an apostrophe before it."""
+    """After RFC 4180: commas, quotes where they are needed, CRLF. UTF-8 without a byte order mark, which would
+    become a part of the first column's name for ``csv.DictReader``; a text that a spreadsheet would take for a formula
+    has an apostrophe before it."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(map(cell, columns))
     writer.writerows(map(cell, row) for row in zip(*columns.values()))
-    return text.getvalue().encode("utf-8-sig")
+    return text.getvalue().encode("utf-8")
 
 
 def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:

@@ -57,7 +57,8 @@ def _is_table(file: str) -> bool:
     """Whether an evaluation has written it, as far as its beginning shows: no spreadsheet of others is replaced."""
     try:
         if file.lower().endswith(".csv"):
-            return content_of(file, 8).startswith(b"\xef\xbb\xbfname,")
+            first = content_of(file, 4096).partition(b"\n")[0]
+            return first.startswith(b"name,") and first.endswith(b"\r")
         schema = importlib.import_module("pyarrow.parquet").read_schema(file)
         return schema.names[:1] == ["name"] and not schema.metadata  # pandas leaves some
     except (OSError, ValueError):

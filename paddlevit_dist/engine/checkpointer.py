@@ -78,15 +78,14 @@ class Checkpointer:
         Raises:
             UserError: a part does not fit.
         """
-        try:
-            self.optimizer.load_state_dict(state.optimizer)
-        except ValueError as error:
-            raise UserError(
-                f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
-            ) from error
+        self._load_moments(f"-resume={directory}", state.optimizer)
         self._run.precision.load_state_dict(state.extra["scaler"])
         self._run.skipped.load_state_dict(state.extra["skipped_updates"])
-        self._load_ema(directory)
+        file = directory / AVERAGED
+        if self._run.ema is None and file.is_file():
+            self._run.record.say(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
+        else:
+            self.continue_average(str(directory), read_state(file) if file.is_file() else None)
         self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
         self.best = state.extra["best"]
         if is_main() and self.best is not None:  # the run may have ended between noting a best one and linking it
@@ -99,19 +98,40 @@ class Checkpointer:
         self._run.sampler.load_state_dict({"epoch": epoch, "consumed": consumed})
         self._run.schedule.load_state_dict({"update": self._run.sampler.updates_made})
 
-    def _load_ema(self, directory: Path) -> None:
-        file, ema, say = directory / AVERAGED, self._run.ema, self._run.record.say
+    def continue_foreign(self, file: str, epoch: int, moments: dict[str, np.ndarray], scaler: dict[str, Any]) -> None:
+        """Put a training run of another program after ``epoch``.
+
+        Raises:
+            UserError: its optimizer's state does not fit.
+        """
+        self._load_moments(f"-resume={file}", moments)
+        self._run.precision.load_state_dict(scaler)
+        self.begin_after(epoch)
+
+    def continue_average(self, source: str, state: dict[str, np.ndarray] | None) -> None:
+        """Restore the averaged weights of ``source``, where this run has an average; None: there are none.
+
+        Raises:
+            UserError: they do not fit.
+        """
+        ema, say = self._run.ema, self._run.record.say
         if ema is None:
-            if file.is_file():
-                say(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
-        elif not file.is_file():
-            say(f"note: {directory} has no averaged weights; the average starts with the resumed ones")
+            if state is not None:
+                say(f"note: the average in {source} is not used: TRAIN.MODEL_EMA is off")
+        elif state is None:
+            say(f"note: {source} has no averaged weights; the average starts with the resumed ones")
             ema.restart()
         else:
             try:
-                ema.load_state_dict(read_state(file))
+                ema.load_state_dict(state)
             except ValueError as error:
-                raise UserError(f"-resume={directory}: {error}") from error
+                raise UserError(f"-resume={source}: {error}") from error
+
+    def _load_moments(self, said: str, state: dict[str, np.ndarray]) -> None:
+        try:
+            self.optimizer.load_state_dict(state)
+        except ValueError as error:
+            raise UserError(f"{said}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained") from error
 
     # ---- saving ----------------------------------------------------------------------------------------------
 

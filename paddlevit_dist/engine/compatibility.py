@@ -26,6 +26,7 @@ from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..settings.table import effects, leaves
 from ..tasks.task import Task
+from .run_command import format_command
 
 # use -> kinds of facts that stop it where they differ, unless -allow_changes was given, and kinds that are told; others
 # are not compared. "files" are other samples, "seen" such as were trained on there and are held out here; the other
@@ -211,14 +212,18 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def judge(use: str, kind: str, said: str, config: RunSettings, remedy: str) -> list[str]:
+def judge(use: str, kind: str, said: str, config: RunSettings, remedy: str, command: str = "") -> list[str]:
     """The line about a difference, or the error where it stops the use.
+
+    Args:
+        command: that has no such difference; empty where none is known.
 
     Raises:
         UserError: it does, and -allow_changes was not given.
     """
     if _stops(use, kind) and not config.ALLOW_CHANGES:
-        raise UserError(f"{said}; {remedy}, or add -allow_changes")
+        instead = f"; with the settings of its run: {command}" if command else ""
+        raise UserError(f"{said}; {remedy}, or add -allow_changes{instead}")
     return [f"note: {said}"]
 
 
@@ -234,7 +239,8 @@ def judge_changes(
     if not changes:
         return []
     both = "; ".join(f"{c.name} {show(c.before)} there, {show(c.now)} here" for c in changes)
-    return judge(use, changes[0].kind, f"{source} {what}: {both}", config, remedy)
+    command = format_command(use, source, config)
+    return judge(use, changes[0].kind, f"{source} {what}: {both}", config, remedy, command)
 
 
 def altering(changes: list[ChangedFact]) -> str:

@@ -7,12 +7,14 @@ import numpy as np
 
 from ..checkpoint import store as checkpoints
 from ..checkpoint.finding import another_run
-from ..checkpoint.load import load_weights
+from ..checkpoint.load import load_weights, rename_for
+from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
 from ..checkpoint.weights import evaluated_weights
 from ..distributed import broadcast_object, is_main
 from ..logging.record import FOUND_LATER, supersede
 from ..runtime.errors import UserError
 from .compatibility import ChangedFact, Compatibility, altering, show
+from .run_command import format_command
 
 if TYPE_CHECKING:
     from .run import Run
@@ -51,11 +53,14 @@ def load(run: "Run") -> Start:
     if found is not None and found.is_dir():
         return _load_checkpoint(run, found)
     last_epoch = run.config.TRAIN.LAST_EPOCH
+    training = None if found is None else read_training(found)
+    if training is not None:
+        return _continue_paddlevit(run, training)
     if found is not None:
-        report = load_weights(run.model, str(found), minimum_loaded=1.0)
+        report = load_weights(run.model, str(found), strict=True)
         run.record.say(
-            f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
-            f"restart at epoch {last_epoch + 1} (-last_epoch)"
+            f"resumed weights only from {found} ({report.summary()}): no optimizer state is read from such a file, so "
+            f"moments restart at epoch {last_epoch + 1} (-last_epoch)"
         )
     else:
         if broadcast_object(is_main() and checkpoints.holds_any(run.checkpointer.folder)):
@@ -106,9 +111,9 @@ def _load_pretrained(run: "Run") -> None:
 
 def _load_checkpoint(run: "Run", directory: Path) -> Start:
     state = checkpoints.read(directory)
-    report = run.checkpointer.load_weights(directory)
     fits = Compatibility("resume", directory, run.config, run.task)
     changes = _require_same_run(run, fits, state.extra["global_batch_size"])
+    report = run.checkpointer.load_weights(directory)
     run.checkpointer.load(directory, state)
     due, means = state.extra["evaluation_due"], state.extra["training_means"]
     start = Start(state.position, directory, changes, due, fits.lists, means)
@@ -120,6 +125,26 @@ def _load_checkpoint(run: "Run", directory: Path) -> Start:
             f"note: {directory} holds no means of its training: those of epoch {run.sampler.epoch} cover its rest"
         )
     return start
+
+
+def _continue_paddlevit(run: "Run", training: PaddleViTTraining) -> Start:
+    """Put the training after the last epoch of a checkpoint of PaddleViT's, with its weights, moments and average."""
+    file = training.weights.name
+    report = load_weights(run.model, training.weights, strict=True)
+    moments = {
+        f"{kind}/{name}": value
+        for kind, weights in training.accumulators.items()
+        for name, value in rename_for(run.model, weights).items()
+    }
+    run.checkpointer.continue_foreign(file, training.epoch, moments, training.scaler)
+    averaged = None if training.average is None else rename_for(run.model, training.average)
+    run.checkpointer.continue_average(file, averaged)
+    average = "" if run.ema is None or averaged is None else ", its average"
+    run.record.say(
+        f"resumed PaddleViT's {file} after epoch {training.epoch}: {report.summary()}, moments{average}; the learning "
+        "rate is that of this run's schedule, and nothing is known of its settings and samples"
+    )
+    return Start({"epoch": training.epoch, "consumed": 0, "update": run.schedule.update}, samples=None)
 
 
 def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:
@@ -146,9 +171,11 @@ def _require_same_run(run: "Run", fits: Compatibility, global_batch_size: int) -
     for row in rows:
         say("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
     if altering(changes) and not run.config.ALLOW_CHANGES:
+        command = format_command("resume", fits.source, run.config)
+        instead = f"; with the settings of its run: {command}" if command else ""
         raise UserError(
             f"-resume={fits.source}: {altering(changes)}: the resumed training would run differently; set "
-            "these back, or add -allow_changes"
+            f"these back, or add -allow_changes{instead}"
         )
     return changes
 

@@ -1,6 +1,7 @@
 """Which input the weights of a run expect: what a configuration that does not say otherwise is completed with."""
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,8 @@ from .models.variants import ExpectedInput, expected_input
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors")  # beside which those files lie
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
-_RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers, which Hugging Face writes
+# By Pillow's numbers, which Hugging Face writes.
+_RESAMPLING = dict(enumerate(("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")))
 
 
 def weights_of(values: CfgNode) -> Published | None:
@@ -76,23 +78,40 @@ def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput,
         return None
     if weights is not None:
         size = (of_variant or ExpectedInput()).image_size
-        row = ExpectedInput(weights.mean, weights.std, weights.crop_pct, weights.interpolation, size)
-        return row, weights.name
+        crop = weights.crop_pct, weights.interpolation, size, weights.crop_mode
+        return ExpectedInput(weights.mean, weights.std, *crop), weights.name
     described = _describe(values.MODEL.PRETRAINED, model, of_variant or ExpectedInput(), is_hub_asked)
     return described or (of_variant and (of_variant, model))
 
 
 def tell_expected(values: CfgNode) -> str | None:
-    """The line for the start of a run whose images are normalised as its weights expect; None where the configuration
-    says it, or nobody does."""
+    """Return the line about the input for the start of a run, and what its weights expect of it where the configuration
+    says otherwise; None where nobody knows what they expect."""
     found = input_of(values, is_hub_asked=False)
     if found is None:
         return None
     expected, source = found
-    if (tuple(values.DATA.IMAGENET_MEAN), tuple(values.DATA.IMAGENET_STD)) != (expected.mean, expected.std):
-        return None
-    mean, std = (", ".join(f"{value:g}" for value in part) for part in (expected.mean, expected.std))
-    return f"images normalised with mean {mean} and deviation {std} ({source})"
+    data = values.DATA
+    mean, std = tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
+    used = _facts(ExpectedInput(mean, std, data.CROP_PCT, data.INTERPOLATION, data.IMAGE_SIZE, data.CROP_MODE))
+    other = {name: said for name, said in _facts(expected).items() if said != used[name]}
+    line = f"input: {', '.join(used.values())}"
+    if not other:
+        return f"{line} ({source})"
+    # A run from scratch expects nothing.
+    return f"{line}; {source} expects {', '.join(other.values())}" if values.MODEL.PRETRAINED else line
+
+
+def _facts(found: ExpectedInput) -> dict[str, str]:
+    """Return what is said of each fact of an input."""
+    mean, std = (", ".join(f"{value:g}" for value in part) for part in (found.mean, found.std))
+    return {
+        "size": f"{found.image_size} pixels",
+        "crop": f"crop {found.crop_pct:g}" + (" of a square" if found.crop_mode == "squash" else ""),
+        "interpolation": found.interpolation,
+        "mean": f"mean {mean}",
+        "std": f"deviation {std}",
+    }
 
 
 def not_known(values: CfgNode, found: tuple[ExpectedInput, str] | None) -> str | None:
@@ -152,36 +171,71 @@ def _is_of(architecture: Any, model: str) -> bool:
 def _of_timm(found: Mapping[str, Any], file: str, otherwise: ExpectedInput) -> ExpectedInput:
     """Source: timm/models/_pretrained.py, ``PretrainedCfg``."""
     size = found.get("input_size") or (3, otherwise.image_size, otherwise.image_size)
-    how = found.get("interpolation", otherwise.interpolation)
-    return _check(file, found["mean"], found.get("std", otherwise.std), found.get("crop_pct"), how, size[-1], otherwise)
+    how, mode = (found.get(name) or getattr(otherwise, name) for name in ("interpolation", "crop_mode"))
+    crop = found.get("crop_pct") or otherwise.crop_pct
+    return _check(file, found["mean"], found.get("std", otherwise.std), crop, how, size[-1], mode)
 
 
 def _of_hugging_face(found: Mapping[str, Any], file: str, otherwise: ExpectedInput) -> ExpectedInput:
-    """Source: transformers, the image processors of its classifiers."""
-    resized, cropped = (_side(found.get(name)) for name in ("size", "crop_size"))
-    crop = found.get("crop_pct") or (cropped / resized if cropped and resized and cropped <= resized else None)
+    """Source: transformers, the image processors of its classifiers: height and width mean exactly these, the shortest
+    edge keeps the image's proportions, and nothing is cut off unless it is said."""
+    size, cropped = found.get("size"), _side(found.get("crop_size"), file)
+    resized, mode = _side(size, file), "squash" if _is_square(size, found) else "center"
+    if found.get("do_center_crop") is False or (cropped and resized and cropped > resized):
+        cropped = None
+    crop = found.get("crop_pct")
+    if crop is not None and _kind(found).startswith("ConvNext") and (resized or 0) >= _CONVNEXT_SQUARE:
+        crop, mode = 1.0, "squash"
+    if crop is None and resized:
+        crop = 1.0 if not cropped else _share(cropped, resized)
+    crop = otherwise.crop_pct if crop is None else crop
     mean, std = (
         found.get(f"image_{name}", value) for name, value in (("mean", otherwise.mean), ("std", otherwise.std))
     )
     if found.get("do_normalize") is False:
         mean, std = [0.0] * 3, [1.0] * 3
     how = _RESAMPLING.get(found.get("resample", -1), otherwise.interpolation)
-    return _check(file, mean, std, crop, how, cropped or resized or otherwise.image_size, otherwise)
+    return _check(file, mean, std, crop, how, cropped or resized or otherwise.image_size, mode)
 
 
-def _side(size: Any) -> int | None:
-    """Of ``{"height": 224, "width": 224}``, ``{"shortest_edge": 256}`` or 224."""
+_CONVNEXT_SQUARE = 384  # from this size on its processor squashes
+# Processors to which a single number was the shortest edge, before sizes had names; to the others it was a square's.
+_BY_SHORTEST_EDGE = ("ConvNext", "CLIP", "Bit")
+
+
+def _kind(found: Mapping[str, Any]) -> str:
+    return str(found.get("image_processor_type") or found.get("feature_extractor_type") or "")
+
+
+def _is_square(size: Any, found: Mapping[str, Any]) -> bool:
     if isinstance(size, Mapping):
+        return "height" in size
+    return size is not None and "crop_pct" not in found and not _kind(found).startswith(_BY_SHORTEST_EDGE)
+
+
+def _side(size: Any, file: str) -> int | None:
+    """Return that of ``{"height": 224, "width": 224}``, ``{"shortest_edge": 256}`` or 224."""
+    if isinstance(size, Mapping):
+        if size.get("height") != size.get("width"):
+            said = f"{size.get('height')} x {size.get('width')}"
+            raise UserError(f"{file}: a size of {said}: expected a square; images of other shapes are not made here")
         size = size.get("height", size.get("shortest_edge"))
     return size if isinstance(size, int) else None
 
 
-def _check(file: str, mean: Any, std: Any, crop: Any, how: str, size: Any, otherwise: ExpectedInput) -> ExpectedInput:
-    crop = otherwise.crop_pct if crop is None else crop
+def _share(cropped: int, resized: int) -> float:
+    """Return the share from which ``EvaluationTransform`` computes exactly this resize."""
+    share = cropped / resized
+    return share if math.floor(cropped / share) == resized else math.nextafter(share, 0.0)
+
+
+def _check(file: str, mean: Any, std: Any, crop: Any, how: str, size: Any, mode: str) -> ExpectedInput:
+    if mode not in ("center", "squash"):
+        raise UserError(f"{file}: crop_mode {mode}: expected center or squash; write one of them there")
     if how not in ("bicubic", "bilinear"):
         raise UserError(f"{file}: interpolation {how}: expected bicubic or bilinear; write one of them there")
     try:
-        expected = ExpectedInput(tuple(map(float, mean)), tuple(map(float, std)), float(crop), how, int(size))
+        expected = ExpectedInput(tuple(map(float, mean)), tuple(map(float, std)), float(crop), how, int(size), mode)
     except (TypeError, ValueError) as error:
         raise UserError(f"{file}: not what timm and Hugging Face write: {error}; restore it, or remove it") from error
     if not (len(expected.mean) == len(expected.std) == 3 and min(expected.std) > 0 and 0 < expected.crop_pct <= 1):

@@ -92,7 +92,8 @@ def load_trained(run: Run, model: Any) -> tuple[str | Path, list[str]]:
     config, task, source = run.config, run.task, _source(run)
     fits = Compatibility("evaluate", source, config, task)
     lines = [*fits.settings(), *fits.input()]
-    report = load_weights(model, source, strict=True, part=config.MODEL.PRETRAINED_PART)
+    part, is_partial = config.MODEL.PRETRAINED_PART, config.ALLOW_CHANGES
+    report = load_weights(model, source, strict=True, allow_unused=is_partial, part=part)
     lines += [*fits.classes(run.evaluated), *fits.files(config.DATA.SPLIT, run.evaluated)]
     compile_model(config, task, model)
     run.record.file("eval_load_report.json", report.json())

@@ -174,7 +174,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
     """
     import paddle
 
-    weights = read_weights(source.weights, part)
+    weights = read_weights(source.weights, part or source.config.MODEL.PRETRAINED_PART)
     num_classes = source.learned.num_classes
     if num_classes is None:
         with paddle.LazyGuard():  # names and shapes only

@@ -52,8 +52,7 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
     if command == "train" and {"-eval", "--eval"} & set(argv):
         command = "evaluate"
     about = ABOUT[command]
-    rows = [(f"{'':9}{left}", right) for left, right in about.further]
-    group = ""
+    rows, group = [], ""
     for flag in FLAGS.values():
         left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
         rows.append((f"{flag.group if flag.group != group else '':9}{left}", meaning_of(flag)))

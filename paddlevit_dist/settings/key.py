@@ -317,8 +317,8 @@ class Table:
         effects: one of ``EFFECTS`` -> names of the keys that have it; a dot at the end means a whole section. Others
             have "training" if ``training`` names them, else that of their section: MODEL "network", TRAIN and DATA
             "training", any other "score".
-        implied: ``implied(settings)`` knows a form of files by their settings, and returns whence, and which values, go
-            without saying in it; ("", {}) for other files.
+        implied: ``implied(files)`` recognizes a form of files by the settings of each, and returns where values come
+            from that go without saying in it, and these values; ("", {}) for other files.
         complete: ``complete(values, settings, all_settings)`` fits values that nobody set to those that somebody did,
             in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those they replaced.
         check: ``check(given)`` raises ``UserError`` where two values contradict each other, and returns notices.
@@ -331,7 +331,7 @@ class Table:
     keys: tuple[Key, ...]
     training: tuple[str, ...] = ()
     effects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    implied: Callable[[Mapping[str, Setting]], tuple[str, Mapping[str, Any]]] = lambda _: ("", {})
+    implied: Callable[[Sequence[Mapping[str, Setting]]], tuple[str, Mapping[str, Any]]] = lambda _: ("", {})
     complete: Callable[[CfgNode, Mapping[str, Setting], Sequence[Setting]], Sequence[str]] = _nothing
     check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
     unused: Callable[[ConfigView[Any]], Iterator[Unused]] = _nothing

@@ -114,8 +114,13 @@ def _load(
         known, respelled = _resolve_names(known)
         renamed += respelled
 
-    implied = _find_implied(_accept([setting for setting in settings if setting.source != COMMAND_LINE])[0], known)
-    known = {**{setting.name: setting for setting in implied}, **known}
+    implied = _find_implied(split_by_file(settings), known)
+    stated = known
+    known = {
+        **{setting.name: setting for setting in implied},
+        **known,
+        **{setting.name: setting for setting in implied},
+    }
 
     values = default_config()
     for setting in known.values():
@@ -130,7 +135,7 @@ def _load(
     given = ConfigView(values, known)
     if example is not None:
         checks.check_rooms(given)
-    notices = [*command.notices, *renamed, *dropped, *_tell(implied, values), *checks.check(given)]
+    notices = [*command.notices, *renamed, *dropped, *_tell(implied, stated, values), *checks.check(given)]
     values.freeze()
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
@@ -139,24 +144,41 @@ def _load(
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
 
 
-def _find_implied(of_files: dict[str, Setting], known: dict[str, Setting]) -> list[Setting]:
-    """Find what goes without saying in the files that are named, and nobody says otherwise: the command line's settings
+def split_by_file(settings: Sequence[Setting]) -> list[dict[str, Setting]]:
+    """Return the accepted settings of each file by name, in the order in which later files win."""
+    files: dict[str, list[Setting]] = {}
+    for setting in settings:
+        if setting.source != COMMAND_LINE:
+            files.setdefault(setting.source, []).append(setting)
+    return [_accept(of_file)[0] for of_file in files.values()]
+
+
+def _find_implied(files: list[dict[str, Setting]], known: dict[str, Setting]) -> list[Setting]:
+    """Find what goes without saying in the files that are named, unless the command line says otherwise. Its settings
     take the place of a file's, but the file is what it is."""
-    place = next((setting.source for setting in of_files.values()), "")
+    place = next((setting.source for file in files for setting in file.values()), "")
     return [
         Setting(name, value, source, place, is_implied=True)
-        for source, values in (table.implied(of_files) for table in registry.key_tables())
+        for source, values in (table.implied(files) for table in registry.key_tables())
         for name, value in values.items()
-        if name not in known
+        if name not in known or known[name].source != COMMAND_LINE
     ]
 
 
-def _tell(implied: list[Setting], values: CfgNode) -> list[str]:
-    """One line about settings that nobody wrote; in an evaluation about those that it reads."""
+def _tell(implied: list[Setting], stated: dict[str, Setting], values: CfgNode) -> list[str]:
+    """A line about settings that nobody wrote, in an evaluation about those that it reads; and one for each that takes
+    the place of what a file states."""
     needless = {name for table in tables_of(values) for name in table.of_training()} if values.EVAL else set()
-    told = [setting for setting in implied if setting.name not in needless]
+    replaced = [(stated[setting.name], setting) for setting in implied if setting.name in stated]
+    told = [setting for setting in implied if setting.name not in needless and setting.name not in stated]
     names = ", ".join(f"{setting.name} {show(setting.value)}" for setting in told)
-    return [f"{told[0].place}: from {told[0].source}: {names}"] if told else []
+    return [
+        *(
+            f"{old.place}: {old.name} {show(old.value)} of such a file is {show(new.value)} here"
+            for old, new in replaced
+        ),
+        *([f"{told[0].place}: from {told[0].source}: {names}"] if told else []),
+    ]
 
 
 def _example_unless_data(settings: list[Setting], example: str) -> str | None:

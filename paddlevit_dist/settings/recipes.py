@@ -31,6 +31,11 @@ def folder() -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / "configs"
 
 
+def is_own(path: str) -> bool:
+    """Tell whether a file is one of the recipes, or a file for their BASE."""
+    return Path(path).resolve().is_relative_to(folder().resolve())
+
+
 def names() -> list[str]:
     """All names, in alphabetical order; files for BASE have none."""
     return sorted(file.stem for file in folder().glob("*.yaml"))

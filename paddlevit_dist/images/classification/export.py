@@ -27,11 +27,15 @@ def export_parts(data: Data, kind: str, num_classes: int | None) -> ExportParts:
     steps: dict[str, Any] = {"mode": "RGB" if channels == 3 else "L"}
     if data.EXIF_ROTATE:
         steps["upright"] = "turned as its EXIF orientation says"
+    is_square = data.CROP_MODE == "squash"
     if shorter is None:
         steps["resize"] = [size, size]
+    elif is_square:
+        steps["resize"] = [shorter, shorter]
     else:
         steps["resize_shorter_side"] = shorter
         steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
+    if shorter is not None:
         steps["centre_crop"] = [size, size]
         steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
     how = data.INTERPOLATION
@@ -44,7 +48,7 @@ def export_parts(data: Data, kind: str, num_classes: int | None) -> ExportParts:
         "preprocessing": steps,
         "output": "logits of the classes; their softmax is the probability of each",
     }
-    paddlex = _paddlex(size, shorter, mean, deviation, how) if channels == 3 else None
+    paddlex = _paddlex(size, shorter, is_square, mean, deviation, how) if channels == 3 else None
     outputs = None if num_classes is None else (num_classes,)
     return ExportParts(channels, about, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
 
@@ -62,10 +66,12 @@ def _example(data: Data, kind: str) -> dict[str, np.ndarray]:
     return {"picture": image, "input": prepared[None].astype(np.float32)}
 
 
-def _paddlex(size: int, shorter: int | None, mean: Any, deviation: Any, how: str) -> dict[str, Any]:
+def _paddlex(size: int, shorter: int | None, is_square: bool, mean: Any, deviation: Any, how: str) -> dict[str, Any]:
     """The content of ``inference.yml`` for PaddleX's predictor of classes, as of version 3; class names and the model's
     name are added when they are known."""
-    resize: dict[str, Any] = {"size": size} if shorter is None else {"resize_short": shorter}
+    resize: dict[str, Any] = {"resize_short": shorter}
+    if shorter is None or is_square:
+        resize = {"size": shorter or size}
     operations = [{"ResizeImage": {**resize, "backend": "pil", "interpolation": how.upper()}}]
     if shorter is not None:
         operations.append({"CropImage": {"size": size}})

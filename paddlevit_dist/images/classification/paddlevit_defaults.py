@@ -4,8 +4,12 @@ Source: github.com/BR-IDL/PaddleViT, image_classification/*/config.py, without w
 only places a run, and what is the default here, too. Mean and deviation are those that the variants expect.
 """
 
-from collections.abc import Mapping
+import re
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ...settings import recipes
 
 _RECIPE = {
     "TRAIN.LINEAR_SCALED_LR": 512,
@@ -57,23 +61,44 @@ _FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-# What all files of theirs state, and what none does: files of ours say what data they are for.
+# What all files of theirs state, and what none does: a run's ``config.yaml`` names its task, and copies of recipes for
+# digits their gray images.
 _STATED = ("MODEL.NAME", "DATA.IMAGE_SIZE", "DATA.CROP_PCT")
 _DIMENSIONS = ("MODEL.PATCH_SIZE", "MODEL.EMBED_DIM", "MODEL.DIMS")
-_NEVER = ("DATA.DATASET", "TASK")
+_NEVER = ("TASK", "DATA.IMAGE_CHANNELS")
+_PLAIN_DEIT = re.compile(r"deit_(tiny|small|base)_patch16_(224|384)")
 
 
-def defaults_of(settings: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Whence, and the values, that files of PaddleViT's form leave to their model's config.py; ("", {}) for others.
+def get_defaults(files: Sequence[Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]]:
+    """Return where values come from that files of PaddleViT's form leave to their model's config.py, and the values;
+    ("", {}) for other files.
+
+    One value takes the place of the file's: files for a distilled DeiT call it as the plain one, and PaddleViT's
+    program for distillation builds it with a second token and head.
 
     Args:
-        settings: of the files, without the command line's.
+        files: settings of each file that a command line names, those of BASE first, in which later ones win.
     """
-    kind = settings.get("MODEL.TYPE")
-    family = _FAMILIES.get(str(kind.value).lower()) if kind is not None else None
-    is_one_file = len({setting.source for setting in settings.values()}) == 1
-    has_form = is_one_file and all(name in settings for name in _STATED) and not settings.keys().isdisjoint(_DIMENSIONS)
-    if family is None or not has_form or not settings.keys().isdisjoint(_NEVER):
+    stated = ChainMap(*map(dict, reversed(files)))
+    folder = _find_family(files, stated)
+    if not folder:
         return "", {}
-    folder, values = family
+    values = {name: value for name, value in dict(_FAMILIES.values())[folder].items() if name not in stated}
+    kind, plain = stated.get("TRAIN.DISTILLATION_TYPE"), _PLAIN_DEIT.fullmatch(str(stated["MODEL.NAME"].value))
+    if folder == "DeiT" and plain and kind is not None and kind.value != "none":
+        values["MODEL.NAME"] = f"deit_{plain[1]}_distilled_patch16_{plain[2]}"
     return f"PaddleViT's {folder}/config.py", values
+
+
+def _find_family(files: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]) -> str:
+    """Return PaddleViT's folder of the model that files of its form are for; empty for other files. One of them alone
+    has the form, or those together that are not recipes of this package."""
+    kind = stated.get("MODEL.TYPE")
+    family = _FAMILIES.get(str(kind.value).lower()) if kind is not None else None
+    own = [file for file in files if file and not recipes.is_own(next(iter(file.values())).source)]
+    return family[0] if family is not None and any(map(_has_form, [*own, ChainMap(*map(dict, own))])) else ""
+
+
+def _has_form(stated: Mapping[str, Any]) -> bool:
+    has_all, has_dimension = all(name in stated for name in _STATED), any(name in stated for name in _DIMENSIONS)
+    return has_all and has_dimension and not any(name in stated for name in _NEVER)

@@ -67,7 +67,8 @@ class Probed(Model):
         zero = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
         self.heads = nn.LayerList([Linear(backbone.embed_dim, num_classes, zero, zero) for _ in range(heads)])
         plain: dict[str, KeyMap] = {"timm": from_torch_names, **backbone.key_maps}
-        self.key_maps = {owner: _below_backbone(to_ours) for owner, to_ours in plain.items()}
+        heads_of_weights = tuple(f"{layer}." for layer in backbone.classifier_layers)
+        self.key_maps = {owner: _below_backbone(to_ours, heads_of_weights) for owner, to_ours in plain.items()}
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Logits (heads, batch, classes) of images (batch, channels, height, width) or features (batch, embed_dim)."""
@@ -81,10 +82,14 @@ class Probed(Model):
         return self.backbone.notices_of_resized([name.removeprefix(_BACKBONE) for name in names])
 
 
-def _below_backbone(to_ours: KeyMap) -> KeyMap:
+def _below_backbone(to_ours: KeyMap, classifiers: tuple[str, ...]) -> KeyMap:
+    """Make the key map of a backbone that leaves the classifiers of its weights out."""
+
     def rename(state: Mapping[str, Any]) -> dict[str, Any]:
-        is_own = any(name.startswith(_BACKBONE) for name in state)  # of a probe
-        return dict(state) if is_own else {_BACKBONE + name: value for name, value in to_ours(state).items()}
+        if any(name.startswith(_BACKBONE) for name in state):  # of a probe
+            return dict(state)
+        renamed = to_ours(state)
+        return {_BACKBONE + name: value for name, value in renamed.items() if not name.startswith(classifiers)}
 
     return rename
 

@@ -73,7 +73,8 @@ def evaluation_transform(data: Data, kind: str) -> EvaluationTransform | GlyphTr
     """
     if kind == "glyph":
         return GlyphTransform(data.IMAGE_SIZE, train=False, channels=data.IMAGE_CHANNELS)
-    return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS, data.INTERPOLATION)
+    how = data.INTERPOLATION, data.CROP_MODE
+    return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS, *how)
 
 
 class ClassificationInput(NamedTuple):

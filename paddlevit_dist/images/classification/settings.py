@@ -27,18 +27,21 @@ from ...settings.section import Pair, PathText, Section, key, rows
 from .. import settings
 from ..expected_input import input_of
 from ..settings import IMAGES
-from .paddlevit_defaults import defaults_of
+from .paddlevit_defaults import get_defaults
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
 
 class Data(settings.Data):
-    # Of these and the next two the defaults are what the weights expect, where that is known (``expected_input``).
+    # Of these and the next ones the defaults are what the weights expect, where that is known (``expected_input``).
     IMAGE_SIZE: int = key(224, "height and width in pixels that the model sees", Range(low=1, high=10_000))
     IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for colour, 1 for grey")
     CROP_PCT: float = key(0.875, "evaluation: share of the resized image that is kept", SHARE_ABOVE_0)
     INTERPOLATION: Literal["bicubic", "bilinear"] = key(
         "bicubic", "evaluation: how images are resized; torchvision's own weights expect bilinear"
+    )
+    CROP_MODE: Literal["center", "squash"] = key(
+        "center", "evaluation: the resize keeps the image's proportions (center) or makes a square (squash)"
     )
     DECODER: Literal["exact", "fast"] = key(
         "exact", "training images: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is always exact"
@@ -119,8 +122,9 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], everything: Sequ
         if setting.name == _TEMPERATURE and str(setting.value) not in ("1", "1.0", "None"):
             raise UserError(f"{setting.place}: {_TEMPERATURE} is {show(setting.value)}: here it is 1; leave it out")
     names = ["IMAGE_SIZE", "CROP_PCT"]
-    # PaddleViT's files state a crop, and resize bicubically.
-    names += [] if "DATA.CROP_PCT" in settings else ["INTERPOLATION"]
+    # PaddleViT's files state a crop, and resize bicubically with the image's proportions.
+    crop = settings.get("DATA.CROP_PCT")
+    names += ["INTERPOLATION", "CROP_MODE"] if crop is None or crop.source == COMMAND_LINE else []
     names = [name for name in names if f"DATA.{name}" not in settings]
     found = input_of(values, is_hub_asked=bool(names))
     for name in names if found is not None else ():
@@ -179,7 +183,7 @@ TABLE = Table(
         "TRAIN.",
         *("DATA.DECODER", "DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.GLYPH_DISTORTION", "DATA.CLASS_BALANCED"),
     ),
-    implied=defaults_of,
+    implied=get_defaults,
     complete=_complete,
     check=_check,
     unused=_find_unused,
@@ -190,7 +194,10 @@ TABLE = Table(
 )
 
 
-_INPUT = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "INTERPOLATION", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+_INPUT = (
+    *("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "INTERPOLATION", "CROP_MODE"),
+    *("IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE"),
+)
 
 
 def _complete_probe(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:

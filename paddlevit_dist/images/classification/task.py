@@ -155,7 +155,8 @@ class Classification(Classifier):
 
     def about_input(self) -> dict[str, Any]:
         data = self.config.DATA
-        names = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+        crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
+        names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
 
     def _apply_training_policies(self, samples: ImageSamples) -> None:

@@ -46,12 +46,17 @@ _HUGGINGFACE = (
     (r"^vision_model\.head\.layernorm\.", "attn_pool.norm."),
     (r"^vision_model\.head\.mlp\.", "attn_pool.mlp."),
     (r"^(?:layernorm|norm|(?:vision_model\.)?post_layernorm)\.", "norm."),
+    (r"^classifier\.", "head."),
 )
+
+# Of ``Dinov2ForImageClassification`` and the like; their classifier reads the class token and the patches' mean.
+_OF_CLASSIFIER = re.compile(r"^(?:dinov2|dinov2_with_registers|dinov3_vit)\.")
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of ``Dinov2Model``, also with registers, ``DINOv3ViTModel``, ``SiglipVisionModel`` and ``CLIPVisionModel``."""
-    result = rename(without(state, ("mask_token", "position_ids")), _HUGGINGFACE)
+    plain = {_OF_CLASSIFIER.sub("", name): value for name, value in state.items()}
+    result = rename(without(plain, ("mask_token", "position_ids")), _HUGGINGFACE)
     for name in [name for name in result if name.endswith((".mlp.up.weight", ".mlp.up.bias"))]:
         gate = name.replace(".up.", ".fc1_g.")
         result[name.replace(".up.", ".fc1_x." if gate in result else ".fc1.")] = result.pop(name)

@@ -19,6 +19,7 @@ class ExpectedInput(NamedTuple):
         crop_pct: share of the resized image that is kept.
         interpolation: of that resize, "bicubic" or "bilinear".
         image_size: height and width in pixels.
+        crop_mode: "center" keeps the proportions in that resize, "squash" makes a square.
     """
 
     mean: tuple[float, ...] = IMAGENET_MEAN
@@ -26,6 +27,7 @@ class ExpectedInput(NamedTuple):
     crop_pct: float = 0.875
     interpolation: str = "bicubic"
     image_size: int = 224
+    crop_mode: str = "center"
 
 
 # Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, table 1; Touvron et al., DeiT, 2021, table 1.
@@ -268,8 +270,25 @@ _INPUTS: tuple[tuple[Variants, ExpectedInput], ...] = (
     (RESNET, ExpectedInput(crop_pct=0.95)),
     (HGNETV2, ExpectedInput(crop_pct=0.965)),
 )
-_OTHER_CROPS = {"convnext_tiny": 0.95, "convnext_small": 0.95}
-_OTHER_CROPS |= dict.fromkeys(("resnet18d", "resnet34d", "resnet50d"), 0.875)
+_WHOLE: dict[str, Any] = {"crop_pct": 1.0}
+_SQUASH: dict[str, Any] = {"crop_pct": 1.0, "crop_mode": "squash"}
+_OTHERWISE: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("convnext_tiny", "convnext_small"), {"crop_pct": 0.95}),
+    **dict.fromkeys(("resnet18d", "resnet34d", "resnet50d"), {"crop_pct": 0.875}),
+    "resnet101d": {"image_size": 256},
+    "vit_base_patch16_clip_224": {"crop_pct": 0.95},
+    "vit_large_patch14_clip_224": {"mean": HALF, "std": HALF, **_WHOLE},
+    "vit_large_patch14_clip_336": {"mean": HALF, "std": HALF, **_SQUASH},
+    **dict.fromkeys(
+        ("vit_base_patch16_clip_384", "vit_huge_patch14_clip_336", "vit_gigantic_patch14_clip_378"), _SQUASH
+    ),
+    **dict.fromkeys((f"vit_{size}_patch14_clip_224" for size in ("huge", "giant", "gigantic")), _WHOLE),
+    **dict.fromkeys((f"vit_{size}_patch14_clip_quickgelu_224" for size in ("large", "huge", "gigantic")), _WHOLE),
+    "vit_base_patch16_clip_quickgelu_224": _WHOLE,
+    **dict.fromkeys(("eva02_base_patch14_448", "eva02_large_patch14_448"), _SQUASH),
+    **dict.fromkeys(("vit_so400m_patch14_siglip_gap_448", "vit_so400m_patch14_siglip_gap_896"), _WHOLE),
+    "vit_base_patch16_reg4_gap_256": {"crop_pct": 0.9},
+}
 
 
 def expected_input(model: str) -> ExpectedInput | None:
@@ -279,6 +298,6 @@ def expected_input(model: str) -> ExpectedInput | None:
         if model in family and model != "vit":
             size = family[model].get("image_size", expected.image_size)
             is_whole = size > expected.image_size  # fine-tuned at that size, and evaluated without a margin
-            crop = _OTHER_CROPS.get(model, 1.0 if is_whole else expected.crop_pct)
-            return expected._replace(crop_pct=crop, image_size=size)
+            found = expected._replace(crop_pct=1.0 if is_whole else expected.crop_pct, image_size=size)
+            return found._replace(**_OTHERWISE.get(model, {}))
     return None

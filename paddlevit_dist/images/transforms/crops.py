@@ -26,13 +26,15 @@ class EvaluationTransform:
     """Resize by the crop fraction, then centre crop, as torchvision and timm do for evaluation.
 
     The shorter side becomes ``floor(image_size / crop_pct)`` and the longer one ``int(shorter * long / short)``,
-    truncated as torchvision does. The crop starts at ``round((side - image_size) / 2)``, halves to the even number.
+    truncated as torchvision does; with the crop mode "squash" both sides become the former, whatever the image's
+    proportions. The crop starts at ``round((side - image_size) / 2)``, halves to the even number.
     """
 
     image_size: int
     crop_pct: float
     channels: int = 3
     interpolation: str = "bicubic"
+    crop_mode: str = "center"
 
     def __post_init__(self) -> None:
         if not 0 < self.crop_pct <= 1:
@@ -51,6 +53,8 @@ class EvaluationTransform:
         """(width, height) after the resize of an image of ``size``."""
         width, height = size
         shorter = math.floor(self.image_size / self.crop_pct)
+        if self.crop_mode == "squash":
+            return shorter, shorter
         if width <= height:
             return shorter, int(shorter * height / width)
         return int(shorter * width / height), shorter

@@ -103,7 +103,7 @@ def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
     assert error == pytest.approx(float(rows[1]["radial_error_mm"]), abs=1e-3)
     errors = [float(row["radial_error_mm"]) for row in rows if row["radial_error_mm"]]
     assert mean == pytest.approx(np.mean(errors), abs=1e-3)
-    with open(tmp_path / "samples.csv", encoding="utf-8-sig", newline="") as lines:
+    with open(tmp_path / "samples.csv", encoding="utf-8", newline="") as lines:
         samples = list(csv.DictReader(lines))
     assert [sample["world"] for sample in samples] == [rows[0]["world"]] * 2
     for row in rows:

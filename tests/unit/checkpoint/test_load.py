@@ -262,8 +262,8 @@ def test_the_summary_is_one_line_that_tells_everything():
     report = load_weights(model, {**arrays(source), "extra": np.ones(2)})
     total = len(model.state_dict())
     assert report.summary() == (
-        f"loaded {total - 2} of {total} (100.0 % of parameters apart from the new classifier), "
-        "re-initialised head.weight, head.bias; resized pos_embed (1, 17, 48) -> (1, 37, 48); unexpected extra"
+        f"loaded {total - 2} of {total} ({total} of {total + 1} entries of the source used), "
+        "re-initialised head.weight, head.bias; resized pos_embed (1, 17, 48) -> (1, 37, 48); not used extra"
     )
 
 

@@ -65,7 +65,7 @@ def test_samples_of_a_group_are_drawn_together_and_all_records_say_so(tmp_path):
     evaluate_only(small_runs.build(str(evaluated), "-eval", f"-pretrained={trained}", *words, val_size=200))
     (first,), (second,) = events_of(trained), events_of(evaluated)
     assert first["interval"] == second["interval"] and first["groups"] == second["groups"] == "by 20 groups (video)"
-    rows = [row.split(",") for row in (tmp_path / "rows.csv").read_text(encoding="utf-8-sig").splitlines()]
+    rows = [row.split(",") for row in (tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()]
     assert rows[0][:2] == ["name", "group"] and rows[34][:2] == [names[33], "3"]
     losses = np.array([row[rows[0].index("loss")] for row in rows[1:]], float)
     expected = bootstrap(means({"loss": losses.reshape(20, 10).mean(axis=1)}), 20)["loss"]

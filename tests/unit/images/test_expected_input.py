@@ -33,7 +33,7 @@ TIMM = {
     "mixer_{s32,s16,b32,b16,l32,l16}_224": (HALF, 0.875),
     "convnext_{tiny,small}": (IMAGENET, 0.95),
     "convnext_{base,large,xlarge}": (IMAGENET, 0.875),
-    "resnet{18,34,50,101} resnet101d": (IMAGENET, 0.95),  # its weights learnt from 256 pixels, which is not its default
+    "resnet{18,34,50,101} resnet101d": (IMAGENET, 0.95),
     "resnet{18d,34d,50d}": (IMAGENET, 0.875),
     "hgnetv2_{b0,b1,b2,b3,b4,b5}": (IMAGENET, 0.965),
     "mit_{b0,b1,b2,b3,b4,b5}": (IMAGENET, 0.875),  # not timm's: NVlabs' SegFormer, of PVT's training code
@@ -71,6 +71,7 @@ def test_every_variant_of_a_classifier_is_fed_as_timm_feeds_it():
     names = {name for family in CLASSIFIERS for name in getattr(variants, family)}
     assert set(facts) == names - {"vit", *FOUNDATION}
     sizes = {name: next((size for size in (384, 448) if name.endswith(str(size))), 224) for name in facts}
+    sizes["resnet101d"] = 256
     rows = {name: (*facts[name], sizes[name]) for name in facts}
     for name, (normalisation, crop, size) in {**rows, **FOUNDATION_TIMM}.items():
         configuration = load(["-dataset=folder", "MODEL.NAME", name])
@@ -79,11 +80,12 @@ def test_every_variant_of_a_classifier_is_fed_as_timm_feeds_it():
 
 def test_a_run_says_what_it_normalises_by_and_what_somebody_sets_counts():
     swin = ["-dataset=folder", "MODEL.NAME", "swin_tiny_patch4_window7_224"]
-    said = "images normalised with mean 0.485, 0.456, 0.406 and deviation 0.229, 0.224, 0.225"
+    said = "input: 224 pixels, crop 0.9, bicubic, mean 0.485, 0.456, 0.406, deviation 0.229, 0.224, 0.225"
     assert Classification(load(swin).values).notices == [f"{said} (swin_tiny_patch4_window7_224)"]
     own = load([*swin, "DATA.IMAGENET_MEAN", "[0.1,0.2,0.3]", "DATA.CROP_PCT", "0.5", "-image_size=96"])
     assert found_in(own) == (([0.1, 0.2, 0.3], IMAGENET[1]), 0.5, 96, "bicubic")
-    assert Classification(own.values).notices == []
+    said = "input: 96 pixels, crop 0.5, bicubic, mean 0.1, 0.2, 0.3, deviation 0.229, 0.224, 0.225"
+    assert Classification(own.values).notices == [said]
     assert Classification(load(["-cfg=vit_digits"]).values).notices == []  # a network that is nobody's variant
     assert load([*swin, "DATA.IMAGE_CHANNELS", "1"]).values.DATA.IMAGENET_MEAN == [0.5]
 
@@ -123,7 +125,7 @@ ITS_OWN = OF_TIMM["mean"], OF_TIMM["std"]
 @pytest.mark.parametrize(
     "about, expected",
     [
-        ({"size": {"height": 384, "width": 384}, "resample": 2}, (ITS_OWN, 0.9, 384, "bilinear")),
+        ({"size": {"height": 384, "width": 384}, "resample": 2}, (ITS_OWN, 1.0, 384, "bilinear")),
         ({"size": {"shortest_edge": 256}, "crop_size": 224, "resample": 3}, (ITS_OWN, 0.875, 224, "bicubic")),
         ({"size": 224, "crop_pct": 0.8, "do_normalize": False}, (([0.0] * 3, [1.0] * 3), 0.8, 224, "bicubic")),
     ],
@@ -192,12 +194,12 @@ def read(value):
         return value
 
 
-def test_files_that_say_what_data_they_are_for_are_not_taken_for_paddlevits(load_text):
+def test_files_of_another_form_are_not_taken_for_paddlevits(load_text):
     text = "DATA: {IMAGE_SIZE: 224, CROP_PCT: 0.9}\nMODEL: {TYPE: deit, NAME: deit_tiny_patch16_224, EMBED_DIM: 192}\n"
     assert load_text(text).values.TRAIN.MIXUP_ALPHA == 0.8
     assert load_text(text + "TRAIN: {MIXUP_ALPHA: 0.2}").values.TRAIN.MIXUP_ALPHA == 0.2
     assert load_text(text, "TRAIN.MIXUP_ALPHA", "0.3").values.TRAIN.MIXUP_ALPHA == 0.3
-    assert load_text(text.replace("CROP_PCT: 0.9", "CROP_PCT: 0.9, DATASET: folder")).values.TRAIN.MIXUP_ALPHA == 0.0
+    assert load_text(text + "TASK: classification").values.TRAIN.MIXUP_ALPHA == 0.0
     assert load_text(text.replace("EMBED_DIM: 192", "DROPOUT: 0.1")).values.TRAIN.MIXUP_ALPHA == 0.0
     assert load_text(text, "-eval", "-pretrained=x").notices == []
 

@@ -138,7 +138,9 @@ def test_of_an_authors_checkpoint_the_average_is_taken():
     }
     weights = given_weights(state)
     assert weights.state["a.weight"].all()
-    assert weights.notices == ("the source also has 'model', 'ema' was taken (choose with part=)",)
+    assert weights.notices == (
+        "'ema' of the source was taken; it also has 'model' (MODEL.PRETRAINED_PART model, or -part=model of convert and export, takes another)",
+    )
     assert not given_weights(state, part="model").state["a.weight"].any()
 
 

@@ -1,0 +1,86 @@
+"""Checkpoints that PaddleViT's programs write: a training run to continue, in one ``.pdparams`` file.
+
+Source: github.com/BR-IDL/PaddleViT, image_classification/*/main_multi_gpu.py, steps 7 and 10: ``model``, ``optimizer``,
+``epoch``, ``lr_scheduler``, and where the run has them ``model_ema`` and ``amp_grad_scaler``.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..runtime.errors import UserError
+from ..runtime.printing import shorten
+from .unpickling import restricted_load
+from .weights import EXTENSION, Weights, as_array, given_weights
+
+_ACCUMULATOR = re.compile(r"(.+)_(moment1|moment2|beta1_pow_acc|beta2_pow_acc|velocity)_\d+")
+
+
+class PaddleViTTraining(NamedTuple):
+    """State of a training run of PaddleViT.
+
+    Attributes:
+        epoch: the last epoch that it has finished.
+        weights: of the model.
+        average: of these weights; None without one.
+        accumulators: of the optimizer, by their kind and then by the names of the weights.
+        scaler: state of the gradients' scale; empty without one.
+    """
+
+    epoch: int
+    weights: Weights
+    average: Weights | None
+    accumulators: dict[str, Weights]
+    scaler: dict[str, Any]
+
+
+def read_training(file: Path) -> PaddleViTTraining | None:
+    """Read a checkpoint of PaddleViT's; None for a file of weights alone.
+
+    Raises:
+        UserError: the file is damaged, or its optimizer's state does not belong to its weights.
+    """
+    if file.suffix != EXTENSION:
+        return None
+    content = restricted_load(file, keeps_names=True)
+    if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in ("model", "optimizer")):
+        return None
+    epoch = content.get("epoch")
+    if type(epoch) is not int or epoch < 0:
+        raise UserError(
+            f"{file}: its optimizer's state is of an unknown epoch ({shorten(repr(epoch))}): expected PaddleViT's "
+            f"'epoch', a whole number; -pretrained={file} begins a new training run with its weights"
+        )
+    average = content.get("model_ema")
+    scaler = content.get("amp_grad_scaler")
+    return PaddleViTTraining(
+        epoch,
+        _take(content["model"], file),
+        _take(average, file) if isinstance(average, dict) else None,
+        {kind: _take(found, file) for kind, found in _find_accumulators(content, file).items()},
+        scaler if isinstance(scaler, dict) and {"scale", "incr_count"} <= scaler.keys() else {},
+    )
+
+
+def _take(state: Mapping[str, Any], file: Path) -> Weights:
+    return given_weights(state)._replace(name=str(file), in_paddle_layout=True)
+
+
+def _find_accumulators(content: Mapping[str, Any], file: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Find what the optimizer keeps of each weight, which it names by the automatic name of the weight's tensor."""
+    weights = {entry[0]: name for name, entry in content["model"].items() if isinstance(entry, tuple)}
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for key, value in content["optimizer"].items():
+        match, array = _ACCUMULATOR.fullmatch(str(key)), as_array(value)
+        if match is None or array is None:
+            continue
+        if match[1] not in weights:
+            raise UserError(
+                f"{file}: its optimizer's {shorten(str(key))} belongs to none of its weights; -pretrained={file} "
+                "begins a new training run with its weights"
+            )
+        found.setdefault(match[2], {})[weights[match[1]]] = array
+    return found

@@ -1,0 +1,79 @@
+"""Training checkpoints as PaddleViT's programs write them."""
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.checkpoint.load import rename_for
+from paddlevit_dist.checkpoint.paddlevit_training import read_training
+from paddlevit_dist.engine.optimizer import OptimizerState
+from paddlevit_dist.models import create_model
+from paddlevit_dist.runtime.errors import UserError
+
+SIZES = {"num_classes": 4, "image_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
+THEIRS = (
+    ("pos_embed", "position_embedding"),
+    ("patch_embed.proj", "patch_embedding.patch_embedding"),
+    ("attn.proj", "attn.out"),
+    ("norm1", "attn_norm"),
+    ("norm2", "mlp_norm"),
+    ("blocks", "encoder.layers"),
+    ("head", "classifier"),
+)
+
+
+def their_name(name: str) -> str:
+    for ours, theirs in THEIRS:
+        name = name.replace(ours, theirs)
+    return f"encoder.encoder_{name}" if name.startswith("norm.") else name
+
+
+def trained():
+    model = create_model("deit_tiny_patch16_224", **SIZES)
+    optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
+    for _ in range(2):
+        model(paddle.randn([2, 3, 16, 16])).square().sum().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    return model, optimizer
+
+
+def write(path, model, optimizer, **others):
+    state = {their_name(name): tensor for name, tensor in model.state_dict().items()}
+    paddle.save({"model": state, "optimizer": optimizer.state_dict(), **others}, str(path))
+    return path
+
+
+def test_moments_come_under_the_models_names(tmp_path):
+    model, optimizer = trained()
+    file = write(tmp_path / "x.pdparams", model, optimizer, epoch=2, model_ema={"cls_token": model.cls_token})
+    found = read_training(file)
+    assert found.epoch == 2 and found.average is not None and found.scaler == {}
+    kept = {
+        f"{kind}/{name}": value
+        for kind, weights in found.accumulators.items()
+        for name, value in rename_for(model, weights).items()
+    }
+    expected = OptimizerState(optimizer, model).state_dict()
+    assert set(kept) == set(expected) and len(kept) == 4 * len(list(model.parameters()))
+    for name, value in expected.items():
+        np.testing.assert_array_equal(kept[name], value)
+    np.testing.assert_array_equal(rename_for(model, found.weights)["pos_embed"], model.pos_embed.numpy())
+
+
+def test_weights_alone_are_no_training(tmp_path):
+    model, _ = trained()
+    paddle.save(model.state_dict(), str(tmp_path / "x.pdparams"))
+    assert read_training(tmp_path / "x.pdparams") is None
+    assert read_training(tmp_path / "x.pth") is None  # not looked at
+
+
+@pytest.mark.parametrize("epoch", [None, "2", -1, True])
+def test_a_state_of_an_unknown_epoch_is_refused(tmp_path, epoch):
+    with pytest.raises(UserError, match="unknown epoch .*-pretrained="):
+        read_training(write(tmp_path / "x.pdparams", *trained(), epoch=epoch))
+
+
+def test_moments_of_other_weights_are_refused(tmp_path):
+    with pytest.raises(UserError, match="moment1_0 belongs to none of its weights"):
+        read_training(write(tmp_path / "x.pdparams", trained()[0], trained()[1], epoch=1))

@@ -218,10 +218,11 @@ def test_a_ply_scene_with_label_and_instance_under_any_name(tmp_path):
     write_points(path, {**columns, "kind": classes, "thing": objects})
     scene = TableReader(Choices(label="kind", instance="thing", ignore_label=7)).read(ply_source(path))
     assert scene.semantic.tolist() == [0, 2, -100, -100, 2, 1]
-    assert scene.instance.tolist() == [2, 1, -100, 1, 2, 0]
+    assert scene.instance.tolist() == [2, 1, -100, 1, 3, 0]  # number 50 has two classes
     write_points(path, {**columns, "scalar_label": classes, "object_id": objects})
     known = TableReader().read(ply_source(path))
-    assert known.semantic.tolist() == [0, 2, -100, 7, 2, 1] and known.instance.tolist() == scene.instance.tolist()
+    assert known.semantic.tolist() == [0, 2, -100, 7, 2, 1]
+    assert known.instance.tolist() == [1, 2, -100, 4, 3, 0]  # and number 9, where 7 is a class
     bare = TableReader(Choices(instance="none")).read(ply_source(path))
     assert set(bare.instance) == {-100} and bare.semantic.tolist() == known.semantic.tolist()
 

@@ -102,7 +102,7 @@ class PointceptReader(SceneReader):
     def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         splits = split_scenes(root, found, lists)
         by_area = None if splits else s3dis.splits_by_area(found, self.choices.val_area)
-        splits = splits or by_area or hold_out(found)
+        splits = splits or by_area or hold_out(found, self.remarks)
         labelled = [name for split, names in splits.items() if split != "test" for name in names]
         if self.label is None and labelled:
             folder = os.path.dirname(found[labelled[0]])

@@ -142,7 +142,8 @@ class VolumeFiles(SegmentedVolumes):
         return len(self.files)
 
     def stored(self, index: int) -> list[np.ndarray]:
-        return [read_stored(file, self.max_voxels)[0] for file in self.files[index]]
+        files = self.files[index]
+        return [read_stored(file, self.max_voxels, first=files[0])[0] for file in files]
 
     def source(self, index: int) -> Source:
         return Source(self.files[index][0], self.headers[index].geometry)
@@ -174,18 +175,20 @@ class LabelStore(DecodedStore):
         self.numbers, self.ignored = list(numbers), ignored
         self._meaning = [self.numbers, ignored]
 
-    def labels(self, file: str) -> LabelMap:
-        """The label map of a file.
+    def labels(self, file: str, first: str) -> LabelMap:
+        """Return the label map of a file.
 
+        Args:
+            first: of the files of its volume, as of ``read_stored``.
         Raises:
             UserError: as ``DecodedStore.get``; or a voxel has a number that is no class.
         """
-        stored, array = self._read_kept(file)
+        stored, array = self._read_kept(file, "labels", first)
         places = {int(label): np.array(own, np.int64) for label, own in stored["places"].items()}
         return LabelMap(array, Geometry(array.shape, np.array(stored["affine"])), places)
 
-    def _read(self, file: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        array, affine = read_upright(file, self.spacing, self.max_voxels, self._classes)
+    def _read(self, file: str, *within: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        array, affine = read_upright(file, self.spacing, self.max_voxels, self._classes, within[1])
         places = LabelMap.of(array, Geometry(array.shape, affine)).places
         return array, affine, {"places": {label: own.tolist() for label, own in places.items()}}
 

@@ -190,7 +190,6 @@ def labels(values):
         (rewrite(".aggregation.json", '{"segGroups": [{"segments": ["a"]}]}'), "segments of object 0 is not a list"),
         (rewrite(".aggregation.json", '{"segGroups": [7]}'), "segments of object 0 is not a list of whole numbers"),
         (labels(np.zeros(399, np.int32)), "has 399 points, the scene has 400"),
-        (labels(np.full(400, 41, np.int32)), "point 0 has label 41, which is out of range; with 41 classes"),
         (labels(np.full(400, 0.5, np.float32)), "has label 0.5, which is not a whole number"),
         (rewrite("_vh_clean_2.ply", "ply\n"), "is not a complete PLY file: its header has no end"),
         (lambda folder, root: (root / "scannetv2_train.txt").write_text("scene9999_00\n"), "names scene scene9999_00"),

@@ -42,6 +42,9 @@ class Source(NamedTuple):
     geometry: Geometry
 
 
+_NEARLY_WHOLE = 1e-3  # of a label: a slope of 1.0000000591, as some tools write, is off by less
+
+
 class LabelMap(NamedTuple):
     """The classes of a volume's voxels.
 
@@ -193,12 +196,15 @@ class LabelStore(DecodedStore):
         return array, affine, {"places": {label: own.tolist() for label, own in places.items()}}
 
     def _classes(self, file: str, voxels: np.ndarray) -> np.ndarray:
-        """uint8 of the same shape."""
+        """Return uint8 of the same shape. Numbers that a header scales may be a thousandth off a whole one."""
         numbers = np.array([*self.numbers, *([] if self.ignored is None else [self.ignored])])
         classes = np.array([*range(len(self.numbers)), IGNORED][: len(numbers)], np.uint8)
         order = np.argsort(numbers)
         found = np.empty(voxels.shape, np.uint8)
         for depth, own in enumerate(voxels):  # slice by slice: indices have 8 bytes for each voxel
+            if own.dtype.kind == "f":
+                whole = np.rint(own)
+                own = np.where(np.abs(own - whole) <= _NEARLY_WHOLE, whole, own)
             place = np.minimum(np.searchsorted(numbers[order], own), len(numbers) - 1)
             wrong = np.argwhere(numbers[order][place] != own)
             if len(wrong):

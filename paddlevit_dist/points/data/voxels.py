@@ -89,8 +89,8 @@ def sparse_collate(
         dtype: of the coordinates, NumPy's or Paddle's: an integer type, or a floating one as ``TensorField`` takes.
 
     Returns:
-        coordinates (sum of N_b, 1 + D) of ``dtype``; with features a tuple: these, features (sum of N_b, C) and, if given,
-        labels (sum of N_b,), in the common dtype of the scenes.
+        coordinates (sum of N_b, 1 + D) of ``dtype``; with features a tuple: these, features (sum of N_b, C) and, if
+        given, labels, joined, in the common dtype of the scenes.
 
     Raises:
         ValueError: no scenes, lengths or dimensions that do not match, or a ``dtype`` that holds no coordinates.

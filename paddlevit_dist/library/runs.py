@@ -117,7 +117,8 @@ def evaluate(
         folder = _run(["-eval", *_words(config, devices, given)])
     else:
         beside = _config_of(source)
-        plugins.load(keys.get("IMPORTS") or [], "IMPORTS")
+        named = keys.get("IMPORTS") or keys.get("import") or []
+        plugins.load([named] if isinstance(named, str) else named, "IMPORTS")
         given = {**_places_of(beside), **given, "output": beside.parent if output is None else output}
         folder = _run(["-eval", *_words(beside, devices, given)], is_trusted=False)
     return TrainedRun(folder, *_last_evaluation(folder))

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import paddle
 
+from .lazy_names import keep_dynamic_mode
+
+keep_dynamic_mode()
 _IS_3 = int(paddle.__version__.split(".")[0]) >= 3
 _VALUES_PER_BLOCK = 65536  # of a GPU's fused update
 

@@ -64,9 +64,8 @@ def explain_missing(settings: Sequence[Setting], error: UserError | None = None)
     ]
     if lacking and (error is not None or unknown):
         flags = " ".join(f"-import={name}" for name in lacking)
-        of_call = f" (IMPORTS={lacking} of a call)"
         why = unknown[0] if unknown else str(error)
-        raise UserError(f"{why}: these weights were trained with code of yours: add {flags}{of_call}") from None
+        raise UserError(f"{why}: these weights were trained with code of yours: add {flags}") from None
     if error is not None:
         raise error
 

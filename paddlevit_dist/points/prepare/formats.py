@@ -29,6 +29,7 @@ class PthReader(SceneReader):
     centred each scene on its mean, so they are not moved."""
 
     kind = "pth"
+    unique_instances = None
     ends = SUFFIXES
     own_classes = CLASS_NAMES
     own_coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTRED}"
@@ -88,6 +89,7 @@ class PointceptReader(SceneReader):
     names; classes are ScanNet's for segment20 and segment200, S3DIS's in its areas, else numbers."""
 
     kind = "pointcept"
+    unique_instances = None
     example = f"train/scene0000_00/{POINTS}"
 
     def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:

@@ -73,8 +73,8 @@ class SceneReader:
     own_classes: tuple[str, ...] | None = None
     #: the split whose labels nobody has
     hidden = "test"
-    #: whether a number of an instance is of one object, whatever class its points have
-    unique_instances = True
+    #: whether a number of an instance is of one object, whatever class its points have; None: unknown, and told
+    unique_instances: bool | None = True
     #: where its scenes are, whatever is chosen
     own_coordinates: str | None = None
 
@@ -216,8 +216,9 @@ class SceneReader:
             labels = check_classes(path, labels, self.class_names and len(self.class_names))
         if instance is not None:
             numbers = whole_labels(path, "instance", instance)
-            if not self.unique_instances and semantic is not None:
-                numbers = separate_classes(path, numbers, labels, self.remarks)
+            if self.unique_instances is not True and semantic is not None:
+                keyed = separate_classes(path, numbers, labels, self.remarks, self.unique_instances is None)
+                numbers = numbers if self.unique_instances is None else keyed
             objects = number_instances(path, numbers)
         channels = channels_in(path, columns, chosen.channels, others)
         return Scene(xyz, rgb, labels, objects, source.name, offset, channels, tuple(left_out.tolist()))
@@ -376,7 +377,9 @@ def check_classes(path: str, labels: np.ndarray, num_classes: int | None) -> np.
     return labels.astype(np.int16)
 
 
-def separate_classes(path: str, instances: np.ndarray, labels: np.ndarray, remarks: list[str]) -> np.ndarray:
+def separate_classes(
+    path: str, instances: np.ndarray, labels: np.ndarray, remarks: list[str], only_tells: bool = False
+) -> np.ndarray:
     """Number instances by their class and number where one number is used in several classes, as where numbers begin
     anew in each class. Points of such a number that have no class are of no instance.
 
@@ -384,6 +387,7 @@ def separate_classes(path: str, instances: np.ndarray, labels: np.ndarray, remar
         instances: int64 (points,), negative for none.
         labels: int (points,), ``IGNORED`` for no class.
         remarks: gets a line if there are such numbers.
+        only_tells: the line says that each of them is one instance.
     Returns:
         int64 (points,), negative for none.
     """
@@ -396,7 +400,8 @@ def separate_classes(path: str, instances: np.ndarray, labels: np.ndarray, remar
     names = ", ".join(map(str, pairs[1][pairs[0] == shared[0]]))
     remarks.append(
         f"{path}: {len(shared):,} of {len(numbers):,} instance numbers have points of several classes, such as number "
-        f"{shared[0]} of classes {names}: points of each class are an instance of their own"
+        f"{shared[0]} of classes {names}: "
+        + ("each is one instance" if only_tells else "points of each class are an instance of their own")
     )
     is_shared = np.isin(instances, shared)
     keyed = instances + (labels.astype(np.int64) + 1) * (int(instances.max()) + 1)

@@ -34,3 +34,9 @@ def test_a_number_of_several_classes_is_an_instance_of_each():
 def test_numbers_of_one_class_each_stay():
     numbers, remarks = np.array([4, 4, 7, -100]), []
     assert separate_classes("room.ply", numbers, np.array([1, 1, 1, 2]), remarks) is numbers and not remarks
+
+
+def test_numbers_of_prepared_formats_are_told_alone():
+    remarks = []
+    separate_classes("scene.pth", np.array([0, 0]), np.array([1, 2], np.int16), remarks, only_tells=True)
+    assert remarks[0].endswith("such as number 0 of classes 1, 2: each is one instance")

@@ -8,12 +8,15 @@ import warnings
 import zlib
 
 from .runtime.lazy_names import lazy_names
+from .runtime.processor import choose_kernels
 
 __version__ = "0.1.0"
 
 # Used once before Paddle is there: 2.6's library bundles another zlib, with which this one would be bound, and crash.
 if "paddle" not in sys.modules:
     zlib.decompress(zlib.compress(b""))
+
+choose_kernels()
 
 # On import, Paddle warns about a missing tool for compiling operators; nothing here compiles any.
 warnings.filterwarnings(

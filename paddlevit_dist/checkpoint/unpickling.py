@@ -26,6 +26,7 @@ from .array_files import RefusedError, reading
 _NAME_TABLE = "StructuredToParameterName@@"
 _SLICES = "UnpackBigParamInfor@@"
 _LONG = 1 << 12  # bytes of an array rather than a name or a number
+_LEAST_ENTRIES, _ENTRIES_PER_BYTE = 1_000_000, 16  # that a file may have, counting shared ones wherever they are
 _MOST_TUPLES = 50_000  # one inside another as a key, about 100,000 end the interpreter when it computes their hash
 
 
@@ -98,7 +99,9 @@ class PickleReader(pickle.Unpickler):
 
     def load(self) -> Any:
         """The object; ValueError and the like where the file is damaged, RefusedError where it asks for too much."""
-        return _finish(super().load(), {})
+        value = super().load()
+        _require_bounded(value, _LEAST_ENTRIES + _ENTRIES_PER_BYTE * self._bytes_left, {})
+        return _finish(value, {})
 
     def find_class(self, module: str, attribute: str) -> Name:
         text = f"{module}.{attribute}"
@@ -125,6 +128,44 @@ class PickleReader(pickle.Unpickler):
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
             raise ValueError("its arrays are larger than the file")
+
+
+class _KeyCheck:
+    """Follows the instructions of a pickle to see what becomes a key, whose hash ``pickle`` computes at once: tuples
+    that hold one another twice, which take 500 bytes, take 2**60 steps."""
+
+    def __init__(self) -> None:
+        self._stack: list[Any] = []  # of each object whether it is a tuple; the mark itself
+        self._memo: dict[int, Any] = {}
+
+    def follow(self, instruction: pickletools.OpcodeInfo, argument: Any) -> None:
+        """Carry out an instruction.
+
+        Raises:
+            ValueError: it makes a tuple a key, or an entry of a set.
+            LookupError: it takes what is not there.
+        """
+        name, before = instruction.name, instruction.stack_before
+        if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            self._memo[len(self._memo) if name == "MEMOIZE" else argument] = self._stack[-1]
+            return
+        if name in ("GET", "BINGET", "LONG_BINGET", "DUP"):
+            self._stack.append(self._stack[-1] if name == "DUP" else self._memo[argument])
+            return
+        if name == "MARK":
+            self._stack.append(pickletools.markobject)
+            return
+        taken: list[Any] = []
+        if pickletools.markobject in before:
+            while (one := self._stack.pop()) is not pickletools.markobject:
+                taken.append(one)
+            taken.reverse()
+            before = before[: before.index(pickletools.markobject)]
+        own = [self._stack.pop() for _ in before]
+        keys = taken if name in ("ADDITEMS", "FROZENSET") else taken[::2] if name in ("SETITEMS", "DICT") else ()
+        if True in (own[1:2] if name == "SETITEM" else keys):
+            raise ValueError("it has a tuple as a key")
+        self._stack += [name.startswith("TUPLE")] * len(instruction.stack_after)
 
 
 class _Skipped(bytes):
@@ -165,7 +206,7 @@ class _Bounded:
 def _require_plain(stream: IO[bytes]) -> int:
     """The bytes from here to the file's end, which its lengths, places and depths are known to fit afterwards."""
     start = stream.tell()
-    size, tuples = stream.seek(0, os.SEEK_END) - start, 0
+    size, tuples, keys = stream.seek(0, os.SEEK_END) - start, 0, _KeyCheck()
     stream.seek(start)
     bounded = _Bounded(stream, size)
     for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], bounded))):
@@ -181,8 +222,27 @@ def _require_plain(stream: IO[bytes]) -> int:
         tuples += name.startswith("TUPLE")
         if tuples > _MOST_TUPLES:
             raise ValueError(f"it has more than {_MOST_TUPLES:,} tuples")
+        keys.follow(instruction, argument)
     stream.seek(start)
     return size
+
+
+def _require_bounded(value: Any, most: int, sizes: dict[int, int]) -> int:
+    """Return how many entries a value has, counting those of an object wherever it is held again; ``sizes`` has those
+    of each container, by its identity.
+
+    Raises:
+        ValueError: there are more than ``most``: whoever walks through them would not come to an end.
+    """
+    if not isinstance(value, (list, tuple, dict)):
+        return 1
+    if id(value) not in sizes:
+        sizes[id(value)] = 1  # of a list that holds itself
+        entries = value.values() if isinstance(value, dict) else value
+        sizes[id(value)] = 1 + sum(_require_bounded(entry, most, sizes) for entry in entries)
+        if sizes[id(value)] > most:
+            raise ValueError("it holds the same objects again and again, in more places than the file has bytes")
+    return sizes[id(value)]
 
 
 def _finish(value: Any, seen: dict[int, tuple[Any, Any]]) -> Any:

@@ -1,6 +1,7 @@
 """Weights from a file: which file a path means, and which of its content are weights."""
 
 import difflib
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from .array_files import read_npz, read_safetensors, reading
 from .content import AVERAGED, MODEL, checkpoint_in, intact
 from .download import Copy, silent
 from .published import is_fetched, local_weights, similar_names
-from .torch_files import open_torch_file
+from .torch_files import StoredTensor, open_torch_file
 from .unpickling import restricted_load
 
 INDEX_ENDING = ".index.json"
@@ -36,6 +37,8 @@ _WRAPPERS = ("ema", "model", "state_dict", "model_ema", "state_dict_ema", "modul
 # In files of Paddle: PaddleViT evaluates the average of a checkpoint that holds one.
 _OF_PADDLE = ("ema", "model_ema", "model", "state_dict", "state_dict_ema", "module")
 _PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.", "net.", "network.")
+# Bytes of all arrays: bfloat16 becomes twice as long, and one array may have two names.
+_ALWAYS_ALLOWED, _LARGEST_GAIN = 1 << 26, 4
 _DEPTH = 3  # wrappers and prefixes inside one another; bounded because a damaged file may nest without end
 
 
@@ -111,19 +114,26 @@ def given_weights(state: Mapping[str, Any], part: str | None = None) -> Weights:
 
 def _read_file(file: Path, part: str | None) -> Weights:
     name, extension = str(file), file.suffix.lower()
+    most = _ALWAYS_ALLOWED + _LARGEST_GAIN * os.path.getsize(file)
     if extension == ".safetensors":
         state, metadata = read_safetensors(file)
-        return _weights(state, name, metadata.get("format") in ("pd", "paddle"), part)
+        return _weights(state, name, metadata.get("format") in ("pd", "paddle"), part, most)
     if extension == ".npz":
-        return _weights(read_npz(file), name, True, part)
+        return _weights(read_npz(file), name, True, part)  # has a limit of its own
     if extension in _TORCH:
         with open_torch_file(file) as content:
-            return _weights(content, name, False, part)
-    return _weights(restricted_load(file), name, True, part)
+            return _weights(content, name, False, part, most)
+    return _weights(restricted_load(file), name, True, part, most)
 
 
-def _weights(content: Any, name: str, in_paddle_layout: bool, part: str | None) -> Weights:
+def _weights(content: Any, name: str, in_paddle_layout: bool, part: str | None, most: float = float("inf")) -> Weights:
     state, notices = _unwrap(content, name, part, _OF_PADDLE if in_paddle_layout else _WRAPPERS)
+    needed = sum(map(_bytes_needed, state.values()))
+    if needed > most:
+        raise UserError(
+            f"{name} is refused: its arrays need {needed / 1e6:,.0f} MB, far more than the file has, as it gives the "
+            "same numbers many names; save each array once"
+        )
     return Weights(name, _arrays(state, name), in_paddle_layout, notices)
 
 
@@ -245,6 +255,15 @@ def _arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
     if not arrays:
         raise UserError(f"{source} holds no weights: none of its {len(state)} entries is an array")
     return _without_prefix(arrays)
+
+
+def _bytes_needed(value: Any) -> int:
+    """Return the bytes of an entry as ``as_array`` gives it, before it is computed; 0 for what is not an array."""
+    value = value[1] if isinstance(value, tuple) and len(value) == 2 else value
+    dtype = value.storage.dtype if isinstance(value, StoredTensor) else getattr(value, "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        return 0
+    return math.prod(value.shape) * (4 if dtype == np.uint16 else dtype.itemsize)
 
 
 def as_array(value: Any) -> np.ndarray | None:

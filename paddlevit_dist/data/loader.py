@@ -25,7 +25,7 @@ import paddle
 
 from ..distributed import LeftEarly, rank, world_size
 from ..launch import status, tuning
-from ..launch.devices import cpu_cores, default_workers
+from ..launch.devices import cpu_cores, default_workers, why_no_loaders
 from ..launch.failures import end_process, why_killed
 from ..launch.leftovers import require_semaphores
 from ..launch.spawn import die_with_parent
@@ -155,7 +155,8 @@ class Loader:
         collate: list of samples -> dictionary; runs in the loader process. Numpy arrays become tensors on the device;
             numbers, text and lists of them stay on the host, for what a step must know without asking the device.
         check: raises ``BadSample`` for a sample that must not be used; runs in the loader process.
-        num_workers: loader processes; 0 reads in a thread of this process.
+        num_workers: loader processes; 0 reads in a thread of this process, which is also done, and told, where no
+            processes can be started.
         prefetch: batches that each of them has ready or in progress in advance.
         seed: of the run.
         epochs: of the training, for samples that are read otherwise in its last ones; None: nothing is trained.
@@ -179,7 +180,7 @@ class Loader:
         timeout_seconds: float = 600.0,
     ) -> None:
         self.sampler = sampler
-        self.num_workers = num_workers
+        self.num_workers = num_workers = _startable(num_workers)
         self.prefetch = prefetch
         self.timeout_seconds = timeout_seconds
         self.may_leave = True
@@ -247,6 +248,19 @@ class Loader:
             batches = None  # ends the loader processes that are left
             if self._prefix is not None:
                 remove_leftovers(self._prefix)
+
+
+def _startable(num_workers: int) -> int:
+    """Return how many of the loader processes can be started here."""
+    reason = why_no_loaders() if num_workers else ""
+    if reason:
+        _tell_once(f"note: {reason}: samples are read in a thread (DATA.NUM_WORKERS 0), which may be slower")
+    return 0 if reason else num_workers
+
+
+@functools.cache
+def _tell_once(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _begin_worker(parent: int, worker_id: int) -> None:

@@ -27,6 +27,7 @@ from ..settings.every_run import RunSettings
 from ..settings.table import effects, leaves
 from ..tasks.task import Task
 from .run_command import format_command
+from .source_digests import list_source_digests
 
 # use -> kinds of facts that stop it where they differ, unless -allow_changes was given, and kinds that are told; others
 # are not compared. "files" are other samples, "seen" such as were trained on there and are held out here; the other
@@ -121,7 +122,7 @@ def of_machine(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dic
         found.update({f"{split} {name}": Fact("files", value) for name, value in samples.listed_digests().items()})
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": np.__version__, "Python": python}
-    found.update({name: Fact("start", version) for name, version in versions.items()})
+    found.update({name: Fact("start", value) for name, value in {**versions, **list_source_digests()}.items()})
     for name, (kind, value) in of_settings(config).items():
         is_path = isinstance(value, str) and "/" in value  # which may be another on each machine
         found[name] = Fact(kind, "a path" if is_path else value)
@@ -418,7 +419,7 @@ def require_same_everywhere(config: RunSettings, task: Task, datasets: dict[str,
             more = f"; and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
             raise UserError(
                 f"rank {rank} on {host} differs from rank 0 on {first_host}: {said}{more}; give all machines the same "
-                "data, versions and settings"
+                "data, code and settings"
             )
 
 

@@ -5,11 +5,13 @@ import contextlib
 import hashlib
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import paddle
 
+from ..data.checked_files import DamagedCacheError, Summing, checked_file, map_verified
 from ..data.loader import loader_of
 from ..data.sampler import EvaluationSampler
 from ..distributed import all_gather, barrier, broadcast_object, is_main, rank, world_size
@@ -17,7 +19,6 @@ from ..launch import gpu
 from ..logging.progress import Progress
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file, map_array
 from ..runtime.transfers import is_on_gpu
 from ..tasks.dataset import Samples
 from ..tasks.prediction import stamps
@@ -37,33 +38,47 @@ def keep_rows(run: "Run", split: str, samples: Samples, network: paddle.nn.Layer
 
     Each is computed once over all ranks, in batches that do not depend on their number. The file is named by the digest
     of all that its rows follow from: weights and settings of the network, how images are prepared, and the samples with
-    size and time of their files. It appears when it is complete. Machines without a common cache folder each get the
-    file.
+    size and time of their files. It appears when it is complete, with a checksum: one that was changed or cut since is
+    computed again. Machines without a common cache folder each get the file.
 
     Args:
         network: what rows follow from; it is put into evaluation mode.
         compute: gives those of a batch, (batch, channels), by a call of ``network``.
 
     Raises:
-        UserError: a sample cannot be read, or the file cannot be written.
+        UserError: a sample cannot be read, its row is not finite, or the file cannot be written.
     """
     network.eval()
     precision = EvaluationPrecision(run.config)
     key = broadcast_object(_digest(run, samples, network, precision) if is_main() else None)
     path = cache_folder(run.config) / f"features-{split}-{key}.npy"
     said = f"features of {len(samples):,} {run.task.sample_name} of {split}: {path}"
-    if all(all_gather(path.exists())):
+    rows, is_damaged = _open_rows(path, len(samples))
+    states = all_gather((rows is not None, is_damaged))
+    if rows is not None and all(is_intact for is_intact, _ in states):
         run.record.say(f"{said}, computed before")
-        return map_array(path)
+        return rows
+    if any(is_damaged for _, is_damaged in states):
+        run.record.say(f"{path} is damaged: its features are computed again")
     is_first_of_machine = all_gather(socket.gethostname()).index(socket.gethostname()) == rank()
-    opened = atomic_file(path) if is_first_of_machine else contextlib.nullcontext()
+    opened = checked_file(path) if is_first_of_machine else contextlib.nullcontext()
     with opened as file, precision.forward_of(network):
         _compute(run, file, split, samples, compute)
     barrier()  # until it has its name
-    if not all(all_gather(path.exists())):
+    rows, _ = _open_rows(path, len(samples))
+    if not all(all_gather(rows is not None)) or rows is None:
         raise UserError(f"{path} is not on each machine: give them different host names, or one DATA.CACHE_FOLDER")
     run.record.say(said)
-    return map_array(path)
+    return rows
+
+
+def _open_rows(path: Path, number: int) -> tuple[np.ndarray | None, bool]:
+    """Map the rows of ``number`` samples once their checksum is verified; without them, return if there is a file."""
+    try:
+        rows = map_verified(path)
+    except DamagedCacheError:
+        return None, path.exists()
+    return (rows, False) if rows.ndim == 2 and len(rows) == number else (None, True)
 
 
 def _digest(run: "Run", samples: Samples, network: paddle.nn.Layer, precision: EvaluationPrecision) -> str:
@@ -79,7 +94,7 @@ def _digest(run: "Run", samples: Samples, network: paddle.nn.Layer, precision: E
     return digest.hexdigest()[:16]
 
 
-def _compute(run: "Run", file: BinaryIO | None, split: str, samples: Samples, compute: Compute) -> None:
+def _compute(run: "Run", file: Summing | None, split: str, samples: Samples, compute: Compute) -> None:
     """Compute a batch on each rank at a time, whose rows go to the ``.npy`` file in the samples' order."""
     config, task = run.config, run.task
     size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
@@ -87,13 +102,18 @@ def _compute(run: "Run", file: BinaryIO | None, split: str, samples: Samples, co
     loader = loader_of(config, samples, sampler, task.collate, check=task.check_sample)
     rounds = -(-len(samples) // (size * world_size()))
     bar = Progress(rounds, f"features of {split}", is_main())
+    gathered = 0
     explained = gpu_memory.explain_memory(gpu_memory.of_evaluation(config))
     with explained, contextlib.closing(iter(loader)) as batches:
         for done in range(rounds):
             run.heartbeat.at(f"computing features of {split}, {done} of {rounds} batches done")
             batch = next(batches, None)
             for rows in all_gather(None if batch is None else compute(batch).astype("float32").numpy()):
-                if file is None or rows is None:
+                if rows is None:
+                    continue
+                _require_finite(rows, samples, gathered)
+                gathered += len(rows)
+                if file is None:
                     continue
                 if not file.tell():
                     head = {"descr": "<f4", "fortran_order": False, "shape": (len(samples), rows.shape[1])}
@@ -101,3 +121,17 @@ def _compute(run: "Run", file: BinaryIO | None, split: str, samples: Samples, co
                 file.write(np.ascontiguousarray(rows, "<f4"))
             bar.step()
     bar.close()
+
+
+def _require_finite(rows: np.ndarray, samples: Samples, first: int) -> None:
+    """Check the rows of the samples from number ``first`` on.
+
+    Raises:
+        UserError: one is NaN or infinite; every rank raises, since each has the rows of all.
+    """
+    odd = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(odd):
+        raise UserError(
+            f"the features of {samples.describe(first + int(odd[0]))} are not finite, expected numbers: the weights "
+            "are damaged, or overflow in half precision (set AMP False)"
+        )

@@ -148,6 +148,8 @@ class Updater:
         made = self.settle()
         if made and (not made[0].is_finite or begun.scale != self.precision.scale):
             self.optimizer.clear_grad(False)
+            if made[0].is_finite:  # else buffers are as before the update that was skipped
+                begun.buffers.put_back()
             begun = self._passes(batches, step, counts)
         queued = self._queue_step(learning_rate)
         if queued is not None:

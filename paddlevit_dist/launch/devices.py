@@ -3,7 +3,9 @@
 import ctypes
 import glob
 import itertools
+import multiprocessing
 import os
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -173,6 +175,20 @@ def expected_processes(requested: int) -> int:
     if is_launched():
         return int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
     return max(1, expected_gpus()) if requested == -1 else requested
+
+
+def is_pool_worker() -> bool:
+    """Return whether this is a process that may not have children, as a worker of ``multiprocessing.Pool``."""
+    return multiprocessing.current_process().daemon
+
+
+def why_no_loaders() -> str:
+    """Return why this thread cannot start loader processes, empty where it can: Paddle watches over them with a signal
+    handler, which only the main thread may set."""
+    if is_pool_worker():
+        return "a worker of a process pool cannot start processes"
+    is_main = threading.current_thread() is threading.main_thread()
+    return "" if is_main else "only the main thread can start loader processes"
 
 
 def default_workers(processes: int, cores: int) -> int:

@@ -28,7 +28,7 @@ from ..registry import OWN, list_names, register_dataset, register_model, regist
 from ..runtime import ending, printing, signals
 from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
-from .devices import ProcessPlan
+from .devices import ProcessPlan, is_pool_worker
 from .watchdog import Watchdog, answer_with_stacks
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
@@ -64,6 +64,11 @@ def launch_workers(
         tuning.import_paddle()
         if plan.launched or (plan.processes == 1 and not apart):
             _run_in_place(worker, arguments, plan, watchdog_seconds)
+        elif is_pool_worker():
+            raise UserError(
+                f"{plan.processes} processes (NGPUS): a worker of a process pool cannot start processes; take one "
+                "(NGPUS 1), or start the run outside of the pool"
+            )
         else:
             _run_workers(worker, arguments, plan, watchdog_seconds)
 

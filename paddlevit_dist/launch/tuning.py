@@ -19,10 +19,10 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ..runtime import signals
 from ..runtime.environment import paddle_version, restart
+from ..runtime.processor import KERNELS, chose_in_time, forget_kernels, math_kernels, processor
 from . import devices
 
 _MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process started with the environment below
@@ -59,27 +59,6 @@ _QUIET = {
 _READERS = ("numpy", "paddle", "numba")
 
 
-def processor() -> dict[str, Any]:
-    """Vendor, model name and instruction-set flags of the CPU, empty where the system does not report them."""
-    try:
-        of_first_core = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
-    except OSError:
-        of_first_core = ""
-    lines = (line.partition(":") for line in of_first_core.splitlines())
-    fields = {name.strip(): value.strip() for name, _, value in lines}
-    model = fields.get("model name", platform.processor())
-    return {"vendor": fields.get("vendor_id", ""), "model": model, "flags": fields.get("flags", "").split()}
-
-
-def math_kernels(cpu: Mapping[str, Any]) -> str | None:
-    """The MKL_DEBUG_CPU_TYPE that selects this processor's own instruction set, or None to leave MKL alone."""
-    if cpu["vendor"] != "AuthenticAMD":
-        return None
-    if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(cpu["flags"]):
-        return "7"
-    return "5" if "avx2" in cpu["flags"] else None
-
-
 def has_slow_views() -> bool:
     """Whether the installed Paddle makes views that are better replaced by copies: on CPUs, from 2.6 to 3.
 
@@ -106,7 +85,7 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict
             wanted.update(_MALLOC)
         kernels = math_kernels(processor())
         if kernels:
-            wanted["MKL_DEBUG_CPU_TYPE"] = kernels
+            wanted[KERNELS] = kernels
         if has_slow_views():
             wanted[_COPIES] = "0"
     else:
@@ -118,6 +97,7 @@ def restart_with_environment(requested_processes: int, tuned: bool, device: str 
     """Give this process, once, the environment above, and import Paddle. Where something that has read these variables
     is imported already, the process is replaced with the same command."""
     devices.hide_gpus(device)
+    forget_kernels()
     if _MARK not in os.environ:
         added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
         os.environ.update(added)
@@ -136,10 +116,11 @@ def environment_of_call(requested_processes: int, tuned: bool) -> Iterator[list[
     """
     global _is_set_for_calls
     before = dict(os.environ)
+    forget_kernels()
     added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
     is_late = "paddle" in sys.modules
     _is_set_for_calls = _is_set_for_calls or not is_late
-    late = [] if _is_set_for_calls else sorted({_THREADS, "MKL_DEBUG_CPU_TYPE"} & added.keys())
+    late = [] if _is_set_for_calls else sorted({_THREADS, *(() if chose_in_time() else (KERNELS,))} & added.keys())
     os.environ.update(added, **{_MARK: before.get(_MARK, ",".join(sorted(added)))})
     try:
         import_paddle()
@@ -243,7 +224,7 @@ def give_back_memory() -> None:
 
 def settings() -> dict[str, str]:
     """The tuning variables in effect in this process, and which of them we set."""
-    names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "KMP_BLOCKTIME", "MKL_DEBUG_CPU_TYPE"]
+    names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "KMP_BLOCKTIME", KERNELS]
     names += [_COPIES, _PLAIN_LAYERS, *_MALLOC]
     in_force = {name: os.environ[name] for name in names if name in os.environ}
     in_force["set_by_us"] = os.environ.get(_MARK, "")

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from ..data.checked_files import DamagedCacheError, map_verified, write_array
 from ..images.data.image_dataset import ImageDataset
 from ..images.data.inspection import in_threads
 from ..images.data.reading import convert, naming_damage, open_image
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file
 from . import perceptual
 
 NOT_READ, UNREADABLE, EXACT, HASHED = range(4)
 SMALLEST_PX = 32  # of a side: smaller images are compared pixel by pixel only
 _DRAFT_PX = 256  # a JPEG is decoded at no more than what this takes
-_VERSION = 1
+_VERSION = 2  # with a checksum
 _POINTS, _VOLUMES = ("scenes", "shapes"), ("volumes", "volumes with label maps")  # what datasets hold
 
 
@@ -66,9 +66,9 @@ def fingerprints(
     table = np.zeros(total, [("state", "u1"), ("stored", "<u8"), ("content", "<u8"), ("hashes", "<u8", (variants,))])
     file = _cache_file(dataset, variants, cache_folder)
     if file is not None:
-        with contextlib.suppress(OSError, ValueError):  # none yet, or damaged: made again
-            kept = np.load(file, allow_pickle=False)
-            table = kept if kept.dtype == table.dtype and kept.shape == table.shape else table
+        with contextlib.suppress(DamagedCacheError):  # none yet, or damaged: made again
+            kept = map_verified(file)
+            table = kept.copy() if kept.dtype == table.dtype and kept.shape == table.shape else table
     missing = np.flatnonzero(table["state"] == NOT_READ)
     if seconds < float("inf"):
         missing = np.random.default_rng(0).permutation(missing)
@@ -78,8 +78,8 @@ def fingerprints(
             table[index] = row
     finally:
         if file is not None and len(missing):
-            with contextlib.suppress(UserError), atomic_file(file) as out:  # it only saves time
-                np.save(out, table, allow_pickle=False)
+            with contextlib.suppress(UserError):  # it only saves time
+                write_array(file, table)
     return Fingerprints(table["state"], table["stored"], table["content"], table["hashes"])
 
 

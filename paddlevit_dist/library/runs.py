@@ -106,10 +106,11 @@ def evaluate(
 
     Args:
         weights: a run's folder (its best checkpoint, else its last), a checkpoint, a file, an address or a name.
-        config: None: the ``config.yaml`` of the run that has made them.
+        config: None: the ``config.yaml`` of the run that has made them, as settings alone: nothing that it names is
+            imported or written to. Modules that the run needs are given as ``IMPORTS=["my_things.py"]``.
         data_path: as that of ``train``.
         devices: as those of ``train``.
-        output: as that of ``train``.
+        output: None: with a ``config``, as the command has it; else the run's folder, wherever it is now.
         **keys: as those of ``train``.
 
     Raises:
@@ -117,8 +118,14 @@ def evaluate(
     """
     source = os.fspath(weights)
     given = {"data_path": data_path, "output": output, "pretrained": source, **keys}
-    words = _words(_config_of(source) if config is None else config, devices, given)
-    folder = _run(["-eval", *words])
+    if config is not None:
+        folder = _run(["-eval", *_words(config, devices, given)])
+    else:
+        beside = _config_of(source)
+        named = keys.get("IMPORTS") or keys.get("import") or []
+        plugins.load([named] if isinstance(named, str) else named, "IMPORTS")
+        given = {**_places_of(beside), **given, "output": beside.parent if output is None else output}
+        folder = _run(["-eval", *_words(beside, devices, given)], is_trusted=False)
     return TrainedRun(folder, *_last_evaluation(folder))
 
 
@@ -181,20 +188,33 @@ def _text(value: Any) -> str:
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _config_of(source: str) -> str:
+def _places_of(config: Path) -> dict[str, Any]:
+    """Return the keys that keep an evaluation from writing where the configuration of a run that was moved or comes
+    from others says.
+    """
+    values = {setting.name: setting.value for setting in configuration.files.read(str(config))}
+    is_in_place = os.path.abspath(str(values.get("SAVE", ""))) == os.path.abspath(config.parent)
+    return {} if is_in_place else {"DATA.CACHE_FOLDER": "None"}
+
+
+def _config_of(source: str) -> Path:
     folders = Path(source), *Path(source).absolute().parents[:2]  # also of a checkpoint
     found = next((one / "config.yaml" for one in folders if (one / "config.yaml").is_file()), None)
     if found is None:
         raise UserError(f"evaluate: no config.yaml of a run is beside {source}: give config, a recipe or YAML file")
-    return str(found)
+    return found
 
 
-def _run(words: Sequence[str]) -> Path:
-    """Carry out a command line in this process, and return the output folder."""
+def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
+    """Carry out a command line in this process, and return the output folder.
+
+    Args:
+        is_trusted: as of ``settings.load``.
+    """
     from ..launch import devices, tuning
 
     plugins.refuse_to_start_in_a_worker()
-    run = configuration.load(words, configuration.EXAMPLE)
+    run = configuration.load(words, configuration.EXAMPLE, is_trusted)
     job = next((one.job_key for one in extensions() if one.job_key and run.values[one.job_key]), None)
     if job is not None:
         raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")

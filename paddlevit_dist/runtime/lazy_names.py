@@ -24,9 +24,22 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
     return get, lambda: sorted(modules)
 
 
+_kept: list[Any] = []  # what holds Paddle in its dynamic mode
+
+
+def keep_dynamic_mode() -> None:
+    """Keep Paddle in its dynamic mode when this thread ends: the thread that imports Paddle holds the mode's context,
+    and all others would build static programs once that is gone."""
+    state = getattr(sys.modules.get("paddle.base.framework"), "global_var", None)
+    context = getattr(state, "_functional_dygraph_context_manager", None)
+    if context is not None and not any(context is one for one in _kept):
+        _kept.append(context)
+
+
 @contextlib.contextmanager
 def needing_paddle(what: str) -> Iterator[None]:
-    """Context in which a Paddle that is not installed is told with what to do.
+    """Context in which a Paddle that is not installed is told with what to do, and an imported one stays in its
+    dynamic mode when the thread ends.
 
     Raises:
         ModuleNotFoundError: there is none.
@@ -38,6 +51,8 @@ def needing_paddle(what: str) -> Iterator[None]:
             raise
         advice = f"{sys.executable} -m pip install paddlepaddle, or its build for your device"
         raise ModuleNotFoundError(f"{what} needs Paddle, which is not installed: {advice}", name="paddle") from None
+    finally:
+        keep_dynamic_mode()
 
 
 def import_object(location: str) -> Any:

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import paddle
 
+from .lazy_names import keep_dynamic_mode
+
+keep_dynamic_mode()
 _IS_3 = int(paddle.__version__.split(".")[0]) >= 3
 _VALUES_PER_BLOCK = 65536  # of a GPU's fused update
 
@@ -107,6 +110,18 @@ class _Lent:
 
     def __dlpack_device__(self) -> Any:
         return 1, 0  # the host's memory
+
+
+def find_outputs_in(kind: type, name: str) -> None:
+    """Let ``paddle.DataParallel`` find the tensor that objects of a class have as attribute ``name``. It looks for a
+    network's outputs in lists, tuples and dictionaries alone, and takes all parameters for unused where it finds
+    none: the first backward pass then fails."""
+    before = paddle.DataParallel._find_tensor
+
+    def find(self: paddle.DataParallel, outputs: Any) -> Any:
+        return [getattr(outputs, name)] if isinstance(outputs, kind) else before(self, outputs)
+
+    paddle.DataParallel._find_tensor = find
 
 
 @contextlib.contextmanager

@@ -104,6 +104,24 @@ def read_groups(
     return Groups(by, np.array(labels), where)
 
 
+def find_groups(offered: Mapping[str, str], names: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Find samples that a division of a data set has to keep together.
+
+    Args:
+        offered: see ``Dataset.groups_by``.
+        names: of the samples.
+    Returns:
+        The word of ``offered`` and the group of each sample, its own name if it is in none; None: no two samples are of
+        one group by any word, or all are of one.
+    """
+    for word, pattern in offered.items():
+        group_of = {name: group for name in names if (group := _of_name(pattern, name))}
+        groups = [group_of.get(name, name) for name in names]
+        if len(set(group_of.values())) < len(group_of) and len(set(groups)) > 1:
+            return word, groups
+    return None
+
+
 def _of_name(pattern: str, name: str) -> str:
     found = re.search(pattern, name)
     return found[1] if found else ""

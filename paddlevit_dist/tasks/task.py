@@ -277,7 +277,8 @@ class Task:
         raise NotImplementedError
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
-        """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""
+        """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised. On a GPU
+        it may be called again with the same ``step``: what it counts besides its terms, it counts once a step."""
         raise NotImplementedError
 
     def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:

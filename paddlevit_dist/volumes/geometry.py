@@ -35,6 +35,11 @@ class Geometry(NamedTuple):
         return np.linalg.norm(self.affine[:3, :3], axis=0)[::-1]
 
     @property
+    def voxel_ml(self) -> float:
+        """Millilitres of a voxel, whatever the angles between the axes."""
+        return voxel_ml(self.directions)
+
+    @property
     def directions(self) -> np.ndarray:
         """World millimetres (x, y, z) of a step along depth, height and width: float64 (3, 3), a row for each."""
         return self.affine[:3, :3].T[::-1]
@@ -117,9 +122,24 @@ def nearest_axes(affine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def turned_spacing(geometry: Geometry) -> np.ndarray:
-    """Spacing (depth, height, width) once the axes are turned to the world's."""
-    order, _ = nearest_axes(geometry.affine)
-    return geometry.spacing[::-1][order][::-1]
+    """Return the steps along depth, height and width once the axes are turned to the world's.
+
+    Returns:
+        float64 (3, 3), a row of world millimetres (x, y, z) for each. Their lengths alone give neither volumes nor
+        distances where axes are not at right angles, as with a tilted gantry.
+    """
+    order, signs = nearest_axes(geometry.affine)
+    return (geometry.affine[:3, :3][:, order] * signs).T[::-1]
+
+
+def step_lengths(steps: np.ndarray) -> np.ndarray:
+    """Return the millimetres of the steps of ``turned_spacing``, (depth, height, width)."""
+    return np.linalg.norm(steps, axis=1)
+
+
+def voxel_ml(steps: np.ndarray) -> float:
+    """Return the millilitres of a voxel with these steps, float64 (3, 3)."""
+    return float(abs(np.linalg.det(steps))) / 1000
 
 
 def convert(points: np.ndarray, convention: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from ..tasks.dataset import Samples
 from ..tasks.prediction import InputSamples, find_inputs, output_names, stamps
 from . import dicom
 from .dataset import VolumeDataset
-from .geometry import Geometry, turned_spacing
+from .geometry import Geometry, step_lengths, turned_spacing
 from .nonzero import VOLUME
 from .reading import SUFFIXES, Header, case_name, headers_in_one_place, parts_of, remarks_on
 from .store import Decoded, read_decoded
@@ -27,7 +27,7 @@ def read_new(
 ) -> Decoded:
     """A volume of this geometry at a spacing (depth, height, width) that weights say; ``within`` and ``channels`` as
     of ``read_decoded``."""
-    same = np.allclose(turned_spacing(geometry), spacing, rtol=_SAME_SPACING)
+    same = np.allclose(step_lengths(turned_spacing(geometry)), spacing, rtol=_SAME_SPACING)
     return read_decoded(file, None if same else spacing.tolist(), max_voxels, within, channels)
 
 

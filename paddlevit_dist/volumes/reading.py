@@ -24,6 +24,7 @@ from .geometry import (
     check_geometry,
     check_voxels,
     spatial,
+    step_lengths,
     turned_spacing,
 )
 from .settings import MAX_VOXELS
@@ -407,7 +408,7 @@ def common_spacing(headers: dict[str, Header], wanted: Sequence[float] | None) -
     if wanted is not None:
         return np.array(wanted, dtype=np.float64)
     first = next(iter(headers))
-    found = {file: turned_spacing(header.geometry) for file, header in headers.items()}
+    found = {file: step_lengths(turned_spacing(header.geometry)) for file, header in headers.items()}
     reference, middle = found[first], np.median(list(found.values()), axis=0)
     for file, spacing in found.items():
         if not np.allclose(spacing, reference, rtol=1e-3):

@@ -13,7 +13,7 @@ from ..data.checked_files import DamagedCacheError, checked_file, read_checked, 
 from ..runtime.errors import UserError
 from .geometry import Geometry, canonical, check_voxels, resample, resampled_shape
 from .nonzero import BOX, MASK, VOLUME, box_of, nonzero_mask
-from .reading import parts_of, read_volume
+from .reading import parts_of, read_header, read_volume
 from .settings import MAX_VOXELS
 
 _VERSION = 6  # of what is kept of a volume
@@ -63,11 +63,12 @@ class DecodedStore:
         checksum each process looks once.
 
         Args:
-            within, channels: as of ``read_decoded``.
+            within, channels: as of ``read_decoded``; by default the volume has no other channel.
         Raises:
             UserError: see ``read_volume``; or the folder cannot be written.
         """
-        stored, voxels = self._read_kept(file, *(() if within == VOLUME else (within, *channels)))
+        is_alone = within == VOLUME and file == next(iter(channels), file)
+        stored, voxels = self._read_kept(file, *(() if is_alone else (within, *channels)))
         low, high = stored["window"]
         mean, deviation = stored["moments"]
         return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high), (mean, deviation))
@@ -112,12 +113,13 @@ def read_decoded(
     Args:
         within: what its moments are of, see ``nonzero``: VOLUME, all voxels as they are resampled; BOX, those in the
             box, as they are stored; MASK, those that are not zero: these are normalised already, and the moments 0, 1.
-        channels: the files of all channels, whose voxels decide what is not zero.
+        channels: the files of all channels, whose voxels decide what is not zero; all are turned as the first one.
     """
-    voxels, affine = read_stored(file, max_voxels)
+    first = next(iter(channels), file)
+    voxels, affine = read_stored(file, max_voxels, first=first)
     own = None
     if within != VOLUME:
-        mask = nonzero_mask([read_stored(channel, max_voxels)[0] for channel in channels])
+        mask = nonzero_mask([read_stored(channel, max_voxels, first=first)[0] for channel in channels])
         own = moments(voxels[box_of(mask)] if within == BOX else voxels[mask][None])
     if own is not None and within == MASK:
         normal = (voxels.astype(np.float32) - np.float32(own[0])) / np.float32(own[1])
@@ -131,6 +133,7 @@ def read_upright(
     spacing_mm: Sequence[float] | None,
     max_voxels: int,
     classes_of: Callable[[str, np.ndarray], np.ndarray],
+    first: str | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The classes in a file (depth, height, width) along the world's axes, contiguous, and their affine (4, 4).
 
@@ -138,18 +141,28 @@ def read_upright(
         spacing_mm: millimetres (depth, height, width) to resample to, or None.
         max_voxels: as it is stored and as it is resampled.
         classes_of: makes classes of the file's numbers.
+        first: see ``read_stored``.
     Raises:
         UserError: see ``read_volume``.
     """
-    return at_spacing(file, *read_stored(file, max_voxels, classes_of), spacing_mm, max_voxels, are_labels=True)
+    return at_spacing(file, *read_stored(file, max_voxels, classes_of, first), spacing_mm, max_voxels, are_labels=True)
 
 
 def read_stored(
-    file: str, max_voxels: int, classes_of: Callable[[str, np.ndarray], np.ndarray] | None = None
+    file: str,
+    max_voxels: int,
+    classes_of: Callable[[str, np.ndarray], np.ndarray] | None = None,
+    first: str | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Voxels of a file, or their classes, along the world's axes, at their own spacing, and their affine."""
+    """Read the voxels of a file, or their classes, along the world's axes, at their own spacing, and their affine.
+
+    Args:
+        first: a file that lies where this one does, to whose header the axes are turned: where two axes are equally
+            near to one of the world's, the last digits of each header would choose between them. None: its own header.
+    """
     voxels, header = read_volume(file, max_voxels)
-    return canonical(voxels if classes_of is None else classes_of(file, voxels), header.geometry.affine)
+    geometry = header.geometry if first in (None, file) else read_header(first, max_voxels).geometry
+    return canonical(voxels if classes_of is None else classes_of(file, voxels), geometry.affine)
 
 
 def at_spacing(

@@ -1,7 +1,7 @@
 """The images of a run: an existing split, or part of a single dataset split class by class."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, map_array
 from ...tasks.dataset import dataset_class, digests, require_split
+from ...tasks.sample_groups import FOLDER, find_groups
 from .image_dataset import ImageDataset
 from .reading import SPLITS, Reading
 
@@ -43,6 +44,7 @@ class DatasetPart(ImageDataset):
         self.kind, self.image_mode = dataset.kind, dataset.image_mode
         self.num_classes, self.notices, self.left_out = dataset.num_classes, dataset.notices, dataset.left_out
         self.groups_by = dataset.groups_by
+        self.divided = ""  # how a division kept samples together, for the log
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_rows": None, "_labels": None, "left_out": None}
@@ -56,6 +58,10 @@ class DatasetPart(ImageDataset):
 
     def listed(self) -> dict[str, Iterable[Any]]:
         return {**self.dataset.listed(), "choice": [self.rows]}
+
+    def told(self) -> str:
+        """Return the end of a line on the division: how images that belong together were divided, if any do."""
+        return f"; {self.divided}" if self.divided else ""
 
     @property
     def rows(self) -> np.ndarray:
@@ -90,18 +96,63 @@ def hold_out(
     where nothing is labelled with one class, all are of one.
 
     Each class keeps at least one image for training and contributes at least one to validation if it has two, of those
-    that are in no other class as well.
+    that are in no other class as well. Where the dataset knows which images belong together (``groups_by``), these are
+    on one side; those of one folder only if whole folders make up about that fraction. ``Part.divided`` says so.
 
     Raises:
         UserError: nothing would be held out.
     """
     require_split(split, SPLITS, "that DATA.VAL_FRACTION divides")
     labels = np.zeros(len(dataset), np.int64) if dataset.labels is None else np.asarray(dataset.labels)
-    held_out = choose_held_out(dataset, labels, fraction, seed)
+    held_out, divided = _choose_groups(dataset, labels, fraction, seed)
+    if held_out is None:
+        held_out = choose_held_out(dataset, labels, fraction, seed)
     if not held_out.any():
         raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two images, add some")
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
-    return kind(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
+    part = kind(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
+    part.divided = divided
+    return part
+
+
+def _choose_groups(dataset: Any, labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray | None, str]:
+    """Choose whole groups to hold out, bool (samples,), and say which; None: there are none that could be."""
+    found = find_groups(dataset.groups_by, [dataset.identity(index) for index in range(len(labels))])
+    if found is None:
+        return None, ""
+    word, names = found
+    held_out = choose_held_out_groups(names, labels, fraction, seed)
+    share = held_out.mean()
+    if not share or (word in FOLDER and not fraction / 2 <= share <= 2 * fraction):
+        return None, f"images of one {word} are on both sides: {len(set(names)):,} of them do not divide so"
+    return held_out, f"images of one {word} are on one side, {len(set(names)):,} of them in all"
+
+
+def choose_held_out_groups(groups: Sequence[str], labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
+    """Choose the samples that are held out with all others of their groups, bool (samples,): in the order of the
+    groups' digests each that brings their number nearer to the ``fraction``, and leaves training samples of all its
+    classes; the smallest such group where all are too large, and nothing where none leaves any.
+
+    Args:
+        groups: of each sample, at least two.
+        labels: int (samples,).
+        seed: another one gives another order.
+    """
+    names, group_of = np.unique(np.array(groups), return_inverse=True)
+    classes, class_of = np.unique(labels, return_inverse=True)
+    counts = np.zeros((len(names), len(classes)), np.int64)
+    np.add.at(counts, (group_of, class_of), 1)
+    sizes, left, wanted = counts.sum(axis=1), counts.sum(axis=0), fraction * len(labels)
+    chosen, number = np.zeros(len(names), bool), 0
+    order = np.argsort(digests(names.tolist(), seed), kind="stable").tolist()
+    order = [group for group in order if (counts[group] < left)[counts[group] > 0].all()]
+    for group in order:
+        leaves_all = (counts[group] < left)[counts[group] > 0].all()
+        if leaves_all and abs(number + sizes[group] - wanted) < abs(number - wanted):
+            chosen[group], number, left = True, number + sizes[group], left - counts[group]
+    if order and not number:
+        chosen[min(order, key=lambda group: int(sizes[group]))] = True
+    return chosen[group_of]
 
 
 def write_rows(cache_folder: Path, name: str, rows: np.ndarray) -> Path:
@@ -167,5 +218,5 @@ def _list_part(config: "ClassificationSettings", part: DatasetPart, fraction: fl
             out.write(f"{part.identity(index)}\n".encode("utf-8", "surrogateescape"))
     return (
         f"note: {len(part):,} of {len(part.dataset):,} training images are held out for validation "
-        f"(DATA.VAL_FRACTION {fraction:g}, VAL_SEED {data.VAL_SEED}), listed in {file}"
+        f"(DATA.VAL_FRACTION {fraction:g}, VAL_SEED {data.VAL_SEED}), listed in {file}{part.told()}"
     )

@@ -9,6 +9,7 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_text
 from ...tasks.dataset import Dataset
+from ...tasks.sample_groups import SUBJECT
 from .formats import LeftOut
 from .reading import Reading, UnreadableImage, read_file
 
@@ -19,6 +20,7 @@ class ImageDataset(Dataset):
     """Labelled images: ``read(index)`` returns ``(PIL image, label)``."""
 
     holds = "images"
+    groups_by = SUBJECT
     #: "photo": cropped and resized at random in training; "glyph": small signs, shifted and turned
     kind: str = "photo"
     #: of Pillow, that images come in

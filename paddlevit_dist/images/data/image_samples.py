@@ -71,4 +71,5 @@ def open_dataset(
         return whole, list(whole.notices)
     dataset = hold_out(whole, split, fraction, data.VAL_SEED, cache_folder, part)
     told = f"{split}: {count(len(dataset), 'image')} of the {len(whole):,} for training, of which DATA.{key} "
-    return dataset, [*whole.notices, f"{told}{fraction:g} holds out some for validation (VAL_SEED {data.VAL_SEED})"]
+    told += f"{fraction:g} holds out some for validation (VAL_SEED {data.VAL_SEED}){dataset.told()}"
+    return dataset, [*whole.notices, told]

@@ -12,7 +12,7 @@ from ...models import create_model, model_options
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.model import Model
-from ...tasks.task import Term
+from ...tasks.task import Step, Term
 from ..models.layers import Linear
 from .detections import Detections
 
@@ -120,8 +120,12 @@ class Criterion:
         no image has an object, so that all ranks have gradients of the same parameters."""
         raise NotImplementedError
 
+    def note_objects(self, objects: np.ndarray, step: Step) -> None:
+        """Count the objects of each image of a micro-batch, int (N,), for ``epoch_lines``: once for each ``step``,
+        since an update may run its passes again."""
+
     def epoch_lines(self) -> list[str]:
-        """Say what the log should say of the terms that this process has formed since the last call."""
+        """Return what the log should say of the objects that this process has trained on since the last call."""
         return []
 
 

@@ -296,6 +296,7 @@ class Detection(BackboneTask):
             images = F.interpolate(images, [side, side], mode="nearest")
             sizes = paddle.full_like(targets.sizes, side)
             targets = targets._replace(boxes=targets.boxes * (side / stored), sizes=sizes)
+        self.criterion.note_objects(facts["box_counts"], step)
         outputs = model(images, targets.sizes, targets)
         return dict(self.criterion.terms(outputs, targets))
 

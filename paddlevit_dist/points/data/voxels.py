@@ -77,21 +77,23 @@ def sparse_collate(
     coords: Sequence[np.ndarray],
     feats: Sequence[np.ndarray] | None = None,
     labels: Sequence[np.ndarray] | None = None,
+    dtype: Any = np.int32,
 ) -> np.ndarray | tuple[np.ndarray, ...]:
     """Collate scenes into one batch, with the scene number prepended to each voxel's coordinates.
 
     Args:
-        coords: (N_b, D) of each scene; fractional values are rounded down.
+        coords: (N_b, D) of each scene; fractional values are rounded down, unless ``dtype`` holds them.
         feats: (N_b, C) of each scene, tensors too, which are joined to one with its gradient; None: coordinates alone
             are collated, as MinkowskiEngine's ``batched_coordinates`` does.
-        labels: (N_b,) of each scene, tensors too. A scene may be empty.
+        labels: (N_b,) of each scene, or (1,) for the whole scene; of any dtype, tensors too. A scene may be empty.
+        dtype: of the coordinates, NumPy's or Paddle's: an integer type, or a floating one as ``TensorField`` takes.
 
     Returns:
-        coordinates int32 (sum of N_b, 1 + D); with features a tuple: these, features (sum of N_b, C) and, if given,
-        labels (sum of N_b,), in the common dtype of the scenes.
+        coordinates (sum of N_b, 1 + D) of ``dtype``; with features a tuple: these, features (sum of N_b, C) and, if
+        given, labels, joined, in the common dtype of the scenes.
 
     Raises:
-        ValueError: no scenes, or lengths or dimensions that do not match.
+        ValueError: no scenes, lengths or dimensions that do not match, or a ``dtype`` that holds no coordinates.
         UserError: coordinates that are not finite or outside int32.
     """
     coords = [np.asarray(voxels) for voxels in coords]
@@ -99,15 +101,21 @@ def sparse_collate(
     if not len(coords) or len(coords) != len(rows_of) or (labels is not None and len(labels) != len(coords)):
         raise ValueError("sparse_collate needs at least one scene, and as many arrays of features and labels as scenes")
     for scene, (voxels, rows) in enumerate(zip(coords, rows_of)):
-        _check_shapes(voxels, rows, None if labels is None else labels[scene])
+        _check_shapes(voxels, rows, None)
+        if labels is not None and tuple(np.shape(labels[scene])) not in ((len(voxels),), (1,)):
+            raise ValueError(f"labels have shape {np.shape(labels[scene])}, expected ({len(voxels)},) or (1,)")
     dimensions = {voxels.shape[1] for voxels in coords}
     if len(dimensions) > 1:
         raise ValueError(f"scenes of a batch have different dimensions: {sorted(dimensions)}")
     ends = np.cumsum([len(voxels) for voxels in coords])
-    batch = np.empty((ends[-1], 1 + dimensions.pop()), np.int32)
+    kind = np.dtype(str(dtype).removeprefix("paddle.") if "paddle." in str(dtype) else dtype)
+    if kind.kind not in "if":
+        raise ValueError(f"dtype {kind}: expected a type of coordinates, such as int32 or float32")
+    batch = np.empty((ends[-1], 1 + dimensions.pop()), kind)
     for scene, (end, voxels) in enumerate(zip(ends, coords)):
         batch[end - len(voxels) : end, 0] = scene
-        batch[end - len(voxels) : end, 1:] = discretize(voxels)
+        places = discretize(voxels)  # checks them, too
+        batch[end - len(voxels) : end, 1:] = places if kind.kind == "i" else voxels
     joined = [_join(parts) for parts in (feats, labels) if parts is not None]
     return (batch, *joined) if joined else batch
 

@@ -29,6 +29,7 @@ class PthReader(SceneReader):
     centred each scene on its mean, so they are not moved."""
 
     kind = "pth"
+    unique_instances = None
     ends = SUFFIXES
     own_classes = CLASS_NAMES
     own_coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTRED}"
@@ -88,6 +89,7 @@ class PointceptReader(SceneReader):
     names; classes are ScanNet's for segment20 and segment200, S3DIS's in its areas, else numbers."""
 
     kind = "pointcept"
+    unique_instances = None
     example = f"train/scene0000_00/{POINTS}"
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
@@ -102,7 +104,7 @@ class PointceptReader(SceneReader):
     def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         splits = split_scenes(root, found, lists)
         by_area = None if splits else s3dis.splits_by_area(found, self.choices.val_area)
-        splits = splits or by_area or hold_out(found)
+        splits = splits or by_area or hold_out(found, self.remarks)
         labelled = [name for split, names in splits.items() if split != "test" for name in names]
         if self.label is None and labelled:
             folder = os.path.dirname(found[labelled[0]])

@@ -10,8 +10,10 @@ import numpy as np
 
 from ...runtime.errors import UserError
 from ...runtime.files import count_by_suffix
+from ...tasks.sample_groups import find_groups
 from ..data.scene import CENTRED, IGNORED, Scene
 from ..data.scene_store import SPLITS, read_lines
+from ..data.scenes import GROUPS_BY
 from .channels import WITHOUT, channels_in
 from .coordinates import StoredPoints, as_given, centre, coarse_steps
 
@@ -71,6 +73,8 @@ class SceneReader:
     own_classes: tuple[str, ...] | None = None
     #: the split whose labels nobody has
     hidden = "test"
+    #: whether a number of an instance is of one object, whatever class its points have; None: unknown, and told
+    unique_instances: bool | None = True
     #: where its scenes are, whatever is chosen
     own_coordinates: str | None = None
 
@@ -133,7 +137,7 @@ class SceneReader:
         Raises:
             UserError: a list is wrong.
         """
-        return split_scenes(root, found, lists) or hold_out(found)
+        return split_scenes(root, found, lists) or hold_out(found, self.remarks)
 
     def files(self, path: str, labelled: bool) -> tuple[str, ...]:
         """All files of the scene at ``path``, which is the first of them.
@@ -211,7 +215,11 @@ class SceneReader:
             labels = np.where(labels == chosen.ignore_label, IGNORED, labels)
             labels = check_classes(path, labels, self.class_names and len(self.class_names))
         if instance is not None:
-            objects = number_instances(path, whole_labels(path, "instance", instance))
+            numbers = whole_labels(path, "instance", instance)
+            if self.unique_instances is not True and semantic is not None:
+                keyed = separate_classes(path, numbers, labels, self.remarks, self.unique_instances is None)
+                numbers = numbers if self.unique_instances is None else keyed
+            objects = number_instances(path, numbers)
         channels = channels_in(path, columns, chosen.channels, others)
         return Scene(xyz, rgb, labels, objects, source.name, offset, channels, tuple(left_out.tolist()))
 
@@ -246,9 +254,12 @@ def split_scenes(
     return {split: sorted(by_folder[split]) for split in SPLITS if split in by_folder}
 
 
-def hold_out(found: dict[str, str]) -> dict[str, list[str]]:
-    """Every fifth scene for validation, the others for training; at least one of each.
+def hold_out(found: dict[str, str], remarks: list[str]) -> dict[str, list[str]]:
+    """Every fifth scene for validation, the others for training; at least one of each. Scans of one place are on one
+    side, where their names say which these are.
 
+    Args:
+        remarks: gets a line if they do.
     Raises:
         UserError: there is only one scene.
     """
@@ -257,7 +268,12 @@ def hold_out(found: dict[str, str]) -> dict[str, list[str]]:
         raise UserError(
             f"scene {found[names[0]]} is the only one: at least one to train and one to validate are needed"
         )
-    val = names[VAL_EVERY - 1 :: VAL_EVERY] or names[-1:]
+    place, groups = find_groups(GROUPS_BY, names) or ("", names)
+    occurring = sorted(set(groups))
+    if place:
+        remarks.append(f"every fifth {place} is for validation: the {len(names):,} scenes are of {len(occurring):,}")
+    held_out = set(occurring[VAL_EVERY - 1 :: VAL_EVERY] or occurring[-1:])
+    val = [name for name, group in zip(names, groups) if group in held_out]
     return {"train": [name for name in names if name not in set(val)], "val": val}
 
 
@@ -359,6 +375,37 @@ def check_classes(path: str, labels: np.ndarray, num_classes: int | None) -> np.
             f"from 0 to {limit - 1}, negative ones are ignored"
         )
     return labels.astype(np.int16)
+
+
+def separate_classes(
+    path: str, instances: np.ndarray, labels: np.ndarray, remarks: list[str], only_tells: bool = False
+) -> np.ndarray:
+    """Number instances by their class and number where one number is used in several classes, as where numbers begin
+    anew in each class. Points of such a number that have no class are of no instance.
+
+    Args:
+        instances: int64 (points,), negative for none.
+        labels: int (points,), ``IGNORED`` for no class.
+        remarks: gets a line if there are such numbers.
+        only_tells: the line says that each of them is one instance.
+    Returns:
+        int64 (points,), negative for none.
+    """
+    known = (instances >= 0) & (labels != IGNORED)
+    pairs = np.unique(np.stack([instances[known], labels[known].astype(np.int64)]), axis=1)
+    numbers, classes = np.unique(pairs[0], return_counts=True)
+    shared = numbers[classes > 1]
+    if not len(shared):
+        return instances
+    names = ", ".join(map(str, pairs[1][pairs[0] == shared[0]]))
+    remarks.append(
+        f"{path}: {len(shared):,} of {len(numbers):,} instance numbers have points of several classes, such as number "
+        f"{shared[0]} of classes {names}: "
+        + ("each is one instance" if only_tells else "points of each class are an instance of their own")
+    )
+    is_shared = np.isin(instances, shared)
+    keyed = instances + (labels.astype(np.int64) + 1) * (int(instances.max()) + 1)
+    return np.where(is_shared, np.where(known, keyed, IGNORED), instances)
 
 
 def number_instances(path: str, instances: np.ndarray) -> np.ndarray:

@@ -76,6 +76,7 @@ class TableReader(SceneReader):
     """Reads scenes of one format of ``TABLES``, each centred on its mean unless they are to stay as given."""
 
     kind = "ply"
+    unique_instances = False
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
         super().__init__(choices, kind)

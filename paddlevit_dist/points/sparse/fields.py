@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ...runtime import paddle_versions
 from ...runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, distinct
 from .device_plan import Plan
@@ -77,6 +78,9 @@ class PointFeatures:
         given = take_rows(self.features, touched % max(len(self.points), 1))
         features = _sum_rows(given, weights[touched], inverse, len(coordinates))
         return SparseTensor(features, coordinates, num_scenes=self.num_scenes)
+
+
+paddle_versions.find_outputs_in(PointFeatures, "features")
 
 
 def features_at(x: SparseTensor, points: Any, mode: str = "linear") -> paddle.Tensor:

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 
 from ...distributed import zero_of
+from ...runtime import paddle_versions
 from ...runtime.autocast import as_dtype, product_dtype
 from ...runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, distinct, plainest
@@ -150,6 +151,9 @@ class SparseTensor:
     def __repr__(self) -> str:
         rows, channels = self.features.shape
         return f"SparseTensor({rows} voxels, {channels} channels, stride {self.stride}, {self.dimension}-D)"
+
+
+paddle_versions.find_outputs_in(SparseTensor, "features")
 
 
 def _combine(operation: Callable[..., paddle.Tensor], one: SparseTensor, other: Any) -> SparseTensor:

@@ -42,6 +42,9 @@ class LabelSource(NamedTuple):
     geometry: Geometry
 
 
+_NEARLY_WHOLE = 1e-3  # of a label: a slope of 1.0000000591, as some tools write, is off by less
+
+
 class LabelMap(NamedTuple):
     """The classes of a volume's voxels.
 
@@ -142,7 +145,8 @@ class VolumeFiles(SegmentedVolumes):
         return len(self.files)
 
     def stored(self, index: int) -> list[np.ndarray]:
-        return [read_stored(file, self.max_voxels)[0] for file in self.files[index]]
+        files = self.files[index]
+        return [read_stored(file, self.max_voxels, first=files[0])[0] for file in files]
 
     def source(self, index: int) -> LabelSource:
         return LabelSource(self.files[index][0], self.headers[index].geometry)
@@ -174,28 +178,33 @@ class LabelStore(DecodedStore):
         self.numbers, self.ignored = list(numbers), ignored
         self._meaning = [self.numbers, ignored]
 
-    def labels(self, file: str) -> LabelMap:
-        """The label map of a file.
+    def labels(self, file: str, first: str) -> LabelMap:
+        """Return the label map of a file.
 
+        Args:
+            first: of the files of its volume, as of ``read_stored``.
         Raises:
             UserError: as ``DecodedStore.get``; or a voxel has a number that is no class.
         """
-        stored, array = self._read_kept(file)
+        stored, array = self._read_kept(file, "labels", first)
         places = {int(label): np.array(own, np.int64) for label, own in stored["places"].items()}
         return LabelMap(array, Geometry(array.shape, np.array(stored["affine"])), places)
 
-    def _read(self, file: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        array, affine = read_upright(file, self.spacing, self.max_voxels, self._classes)
+    def _read(self, file: str, *within: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        array, affine = read_upright(file, self.spacing, self.max_voxels, self._classes, within[1])
         places = LabelMap.of(array, Geometry(array.shape, affine)).places
         return array, affine, {"places": {label: own.tolist() for label, own in places.items()}}
 
     def _classes(self, file: str, voxels: np.ndarray) -> np.ndarray:
-        """uint8 of the same shape."""
+        """Return uint8 of the same shape. Numbers that a header scales may be a thousandth off a whole one."""
         numbers = np.array([*self.numbers, *([] if self.ignored is None else [self.ignored])])
         classes = np.array([*range(len(self.numbers)), IGNORED][: len(numbers)], np.uint8)
         order = np.argsort(numbers)
         found = np.empty(voxels.shape, np.uint8)
         for depth, own in enumerate(voxels):  # slice by slice: indices have 8 bytes for each voxel
+            if own.dtype.kind == "f":
+                whole = np.rint(own)
+                own = np.where(np.abs(own - whole) <= _NEARLY_WHOLE, whole, own)
             place = np.minimum(np.searchsorted(numbers[order], own), len(numbers) - 1)
             wrong = np.argwhere(numbers[order][place] != own)
             if len(wrong):

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...runtime.lettering import legend
 from ...tasks.figures import Figure, Gallery, Table, class_colours
+from ..geometry import step_lengths
 from ..images import orthogonal_slices
 from .dataset import IGNORED
 from .metrics import COLUMNS, VolumeMetrics
@@ -51,7 +52,7 @@ def segmentation_figures(
     images = []
     for place in [place for place in order[:_SHOWN] if columns["Dice"][place] < 1]:
         found, labels = again(records[place][0])
-        spacing = found.spacing * found.labels.shape / np.array(found.volume.shape)
+        spacing = step_lengths(found.spacing) * found.labels.shape / np.array(found.volume.shape)
         wrong = (found.labels != labels) & (labels != IGNORED)
         centre = [wrong.sum(axis=tuple({0, 1, 2} - {axis})).argmax() for axis in range(3)]  # of the slices
         views = [class_slices(found.volume, spacing, own, class_names, centre) for own in (labels, found.labels)]

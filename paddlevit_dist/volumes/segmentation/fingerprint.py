@@ -6,7 +6,7 @@ from itertools import repeat
 import numpy as np
 from tqdm import tqdm
 
-from ..geometry import turned_spacing
+from ..geometry import step_lengths, turned_spacing
 from ..nonzero import evenly, nonzero_mask, share_of
 from .dataset import IGNORED, SegmentedVolumes
 from .samples import upright_shape
@@ -24,7 +24,7 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
     intensities within all classes but the background, of which each volume gives as many, drawn with replacement.
     """
     geometries = [dataset.source(index).geometry for index in range(len(dataset))]
-    spacings = np.array([turned_spacing(geometry) for geometry in geometries])
+    spacings = np.array([step_lengths(turned_spacing(geometry)) for geometry in geometries])
     extents = np.array([upright_shape(geometry) for geometry in geometries]) * spacings
     yield f"spacing as stored (depth, height, width): {_ranges(spacings)} mm (VOLUMES.SPACING_MM)"
     yield f"size (depth, height, width): {_ranges(extents)} mm (a crop shows VOLUMES.CROP_SIZE times the spacing of it)"
@@ -33,7 +33,7 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
     for index in tqdm(chosen, desc="counting voxels", unit="volume", disable=None, leave=False):
         channels, labels = dataset.stored(index), dataset.stored_labels(index)
         own = np.bincount(labels.array.ravel(), minlength=IGNORED + 1)[: len(dataset.class_names)]
-        counts.append(np.stack([own, own * labels.geometry.spacing.prod() / 1000]))
+        counts.append(np.stack([own, own * labels.geometry.voxel_ml]))
         shares.append(share_of(nonzero_mask(channels)))
         inside = np.flatnonzero((labels.array > 0) & (labels.array != IGNORED))
         if len(inside):

@@ -9,6 +9,7 @@ from ...intervals import mean_of_defined, quotient, weighted_sums
 from ...metrics.counts import confusion_of, statistics_of
 from ...runtime.errors import UserError
 from ...tasks.metrics import Metrics, SampleTable
+from ..geometry import step_lengths
 from .dataset import IGNORED
 
 # What is summed of each class: Dice and in how many volumes it has one; the same of volumes with a label of it; voxels
@@ -21,6 +22,7 @@ _MEANS = {  # of a class: name -> sum and what divides it
     "hd95_mm": ("hd95", "close"),
 }
 _DISTANCES = ("assd_mm", "hd95_mm")
+_RIGHT_ANGLE = 1e-5  # cosine: formats keep other last digits
 KIND = "volume classes"  # of what is kept for comparisons
 
 
@@ -51,7 +53,7 @@ class VolumeMetrics(Metrics):
         Args:
             predicted: uint8 (depth, height, width), the class of each voxel.
             labels: uint8 of that shape, the same or ``IGNORED``.
-            spacing: millimetres (depth, height, width).
+            spacing: as of ``surface_distances``.
         Raises:
             UserError: a voxel has no prediction.
         """
@@ -127,7 +129,7 @@ def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarr
 
     Args:
         true, predicted: bool (depth, height, width), neither of them empty.
-        spacing: millimetres (depth, height, width).
+        spacing: millimetres (depth, height, width), or the steps along these axes, (3, 3), see ``turned_spacing``.
     """
     from scipy.ndimage import binary_erosion
 
@@ -137,16 +139,22 @@ def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarr
         for places in (np.flatnonzero(either.any(axis=tuple({0, 1, 2} - {axis}))) for axis in range(3))
     )
     surfaces = [mask[part] & ~binary_erosion(mask[part]) for mask in (true, predicted)]
-    there, back = (_to_nearest(*surfaces[::turn], spacing) for turn in (-1, 1))
+    steps = np.diag(spacing) if np.ndim(spacing) == 1 else np.asarray(spacing)
+    there, back = (_to_nearest(*surfaces[::turn], steps) for turn in (-1, 1))
     average = float(np.concatenate([there, back]).mean())
     return average, float(max(np.percentile(there, 95), np.percentile(back, 95)))
 
 
-def _to_nearest(surface: np.ndarray, other: np.ndarray, spacing: np.ndarray) -> np.ndarray:
-    """Millimetres from each voxel of a surface to the nearest of another, float64 (voxels,)."""
+def _to_nearest(surface: np.ndarray, other: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Return the millimetres from each voxel of a surface to the nearest of another, float64 (voxels,)."""
     from scipy.ndimage import distance_transform_edt
+    from scipy.spatial import cKDTree
 
+    spacing = step_lengths(steps)
+    cosines = (steps @ steps.T) / np.outer(spacing, spacing)
+    if abs(cosines - np.eye(3)).max() > _RIGHT_ANGLE:
+        return cKDTree(np.argwhere(other) @ steps).query(np.argwhere(surface) @ steps)[0]
     # Places in place of distances of all voxels: a quarter of the memory.
     nearest = distance_transform_edt(~other, sampling=spacing, return_distances=False, return_indices=True)
-    steps = nearest[:, surface] - np.stack(np.nonzero(surface))  # (3, voxels)
-    return np.sqrt((np.square(steps.T * spacing)).sum(axis=1))
+    shifts = nearest[:, surface] - np.stack(np.nonzero(surface))  # (3, voxels)
+    return np.sqrt((np.square(shifts.T * spacing)).sum(axis=1))

@@ -15,6 +15,7 @@ from ...runtime.errors import UserError
 from ...runtime.printing import shorten
 from ...runtime.text_files import read_json
 from ...tasks.dataset import require_split
+from ...tasks.sample_groups import SUBJECT, find_groups
 from ..nonzero import VOLUME
 from ..reading import Header, case_name, common_spacing, headers_in_one_place, list_volumes, remarks_on
 from ..store import Decoded, DecodedStore
@@ -84,11 +85,11 @@ class NnUNet(VolumeFiles):
         files = self.files[index]
         within = self.within or [VOLUME] * len(files)
         channels = [self._store.get(channel, own, files) for channel, own in zip(files, within)]
-        return channels, None if file is None else self._labels.labels(file)
+        return channels, None if file is None else self._labels.labels(file, files[0])
 
     def stored_labels(self, index: int) -> LabelMap | None:
         file = self._label_files[index]
-        return None if file is None else self._stored.labels(file)
+        return None if file is None else self._stored.labels(file, self.files[index][0])
 
     def listed(self) -> dict[str, Iterable[Any]]:
         shapes = [np.array(header.geometry.shape, "<i8") for header in self.headers]
@@ -124,7 +125,9 @@ def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[l
         notices.append(f"note: {labels}: no volume belongs to {shorten(', '.join(sorted(truth)), 200)}; not used")
     if split == "test":
         return cases, notices
-    chosen = choose_cases(os.path.join(root, SPLITS), [name for name, _, _ in cases], split, fold)
+    names = [name for name, _, _ in cases]
+    chosen = choose_cases(os.path.join(root, SPLITS), names, split, fold)
+    notices += _note_subjects(os.path.join(root, SPLITS), names, fold)
     return [case for case in cases if case[0] in chosen], notices
 
 
@@ -209,16 +212,11 @@ def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[
 
 
 def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[str]:
-    """Which volumes ``split`` of a fold has: those that ``splits_final.json`` lists; without that file those that
-    nnU-Net would draw, which are scikit-learn's ``KFold(5, shuffle=True, random_state=12345)`` of the sorted names."""
+    """Choose the volumes that ``split`` of a fold has: those that ``splits_final.json`` lists. Without that file those
+    that nnU-Net would draw, which are scikit-learn's ``KFold(5, shuffle=True, random_state=12345)`` of the sorted
+    names; where names say which volumes are of one subject, its subjects are drawn in that way."""
     if os.path.isfile(file):
-        try:
-            folds: Any = read_json(Path(file))
-            listed = [{part: list(map(str, one[part])) for part in ("train", "val")} for one in folds]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f'{file} cannot be read ({error}); expected [{{"train": [...], "val": [...]}}, ...]'
-            ) from error
+        listed = _listed_folds(file)
         if fold >= len(listed):
             raise UserError(f"VOLUMES.FOLD {fold}: {file} has {len(listed)} folds, from 0")
         unknown = sorted(set(listed[fold][split]) - set(names))
@@ -227,10 +225,38 @@ def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[
         if not listed[fold][split]:
             raise UserError(f"{file}: fold {fold} has no volume in {split}; list one, or take another VOLUMES.FOLD")
         return set(listed[fold][split])
-    folds = min(_FOLDS, len(names))
+    word, groups = find_groups(SUBJECT, names) or ("volume", names)
+    drawn = sorted(set(groups))
+    folds = min(_FOLDS, len(drawn))
     if folds < 2 or fold >= folds:
-        raise UserError(f"VOLUMES.FOLD {fold}: {len(names)} volumes are divided into {folds} folds, from 0; at least 2")
-    order = np.arange(len(names))
+        raise UserError(f"VOLUMES.FOLD {fold}: {len(drawn)} {word}s are divided into {folds} folds, from 0; at least 2")
+    order = np.arange(len(drawn))
     np.random.RandomState(_SEED).shuffle(order)
-    held_out = {names[place] for place in np.array_split(order, folds)[fold]}  # the first ones are larger
+    chosen = {drawn[place] for place in np.array_split(order, folds)[fold]}  # the first ones are larger
+    held_out = {name for name, group in zip(names, groups) if group in chosen}
     return held_out if split == "val" else set(names) - held_out
+
+
+def _listed_folds(file: str) -> list[dict[str, list[str]]]:
+    try:
+        folds: Any = read_json(Path(file))
+        return [{part: list(map(str, one[part])) for part in ("train", "val")} for one in folds]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f'{file} cannot be read ({error}); expected [{{"train": [...], "val": [...]}}, ...]') from error
+
+
+def _note_subjects(file: str, names: Sequence[str], fold: int) -> list[str]:
+    """Note how a fold that ``choose_cases`` knows divides volumes of one subject, if names say that there are any."""
+    found = find_groups(SUBJECT, names)
+    if found is None:
+        return []
+    if not os.path.isfile(file):
+        return [
+            f"note: the {len(names):,} volumes are of {len(set(found[1])):,} subjects (sub-...), each on one side of a "
+            f"fold; nnU-Net's own folds divide volumes: {os.path.basename(file)} would set them"
+        ]
+    subject_of = dict(zip(names, found[1]))
+    train, val = ({subject_of.get(name, name) for name in _listed_folds(file)[fold][part]} for part in ("train", "val"))
+    both = sorted(train & val)
+    said = f"{shorten(', '.join(both), 120)}: {len(both):,} of {len(val):,} subjects validated are trained on"
+    return [f"note: {file}, fold {fold}: volumes of one subject are in train and in val, {said}"] if both else []

@@ -12,7 +12,7 @@ from PIL import Image
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...tasks.prediction import Entry, PredictionWriter, Row
-from ..geometry import as_stored, square
+from ..geometry import as_stored, square, step_lengths
 from ..inputs import Readable, read_new
 from ..reading import library
 from ..store import Decoded
@@ -30,7 +30,7 @@ class Segmented(NamedTuple):
         index: of the volume.
         labels: uint8 (depth, height, width), as labels are stored, along the world's axes.
         volume: float32 (depth, height, width), the first channel as the network sees it.
-        spacing: of ``labels``, millimetres.
+        spacing: the steps of ``labels``, float64 (3, 3), see ``turned_spacing``.
     """
 
     index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
@@ -93,7 +93,7 @@ class LabelWriter(PredictionWriter):
     def write(self, index: int, prediction: Segmented, truth: Any = None) -> Row:
         name = self.dataset.case(index)
         write_labels(self.folder / f"{name}.nii.gz", self.numbers[prediction.labels], self.dataset.source(index))
-        spacing = prediction.spacing * prediction.labels.shape / np.array(prediction.volume.shape)
+        spacing = step_lengths(prediction.spacing) * prediction.labels.shape / np.array(prediction.volume.shape)
         drawn = class_slices(prediction.volume, spacing, prediction.labels, self.class_names)
         with atomic_file(self.folder / f"{name}.png") as file:
             Image.fromarray(drawn).save(file, "PNG")

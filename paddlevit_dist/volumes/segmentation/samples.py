@@ -21,13 +21,13 @@ class Place(NamedTuple):
     Attributes:
         index: of the sample.
         stored: (depth, height, width) of the stored labels, along the world's axes.
-        stored_spacing: theirs, millimetres.
-        spacing: the volume's.
+        stored_spacing: their steps, see ``turned_spacing``.
+        spacing: the volume's, millimetres (depth, height, width).
     """
 
     index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
     stored: tuple[int, ...]
-    stored_spacing: tuple[float, ...]
+    stored_spacing: tuple[tuple[float, ...], ...]
     spacing: tuple[float, ...]
 
 
@@ -87,8 +87,8 @@ class SegmentedSamples(Samples):
         channels, _ = self.dataset.read(index)
         scaled = [self.intensities.scaling(number, one)(one.array) for number, one in enumerate(channels)]
         labels, geometry = self.dataset.stored_labels(index), self.dataset.source(index).geometry
-        spacings = turned_spacing(geometry).tolist(), channels[0].geometry.spacing.tolist()
-        place = Place(index, upright_shape(geometry), *map(tuple, spacings))
+        steps = tuple(map(tuple, turned_spacing(geometry).tolist()))
+        place = Place(index, upright_shape(geometry), steps, tuple(channels[0].geometry.spacing.tolist()))
         stored = np.zeros(0, np.uint8) if labels is None else np.asarray(labels.array)
         return {"volume": np.stack(scaled), "labels": stored, HOST: place}
 

@@ -20,7 +20,7 @@ from ...tasks.prediction import Row, TrainedMeta
 from ...tasks.sample_checks import BadSample, require_finite
 from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ..export import segmentation_parts
-from ..geometry import between, require_same_spacing, three_digits
+from ..geometry import between, require_same_spacing, step_lengths, three_digits, voxel_ml
 from ..inputs import VolumeInputs, find_volumes
 from ..intensities import Intensities
 from ..nonzero import per_channel, recorded, settle
@@ -234,7 +234,7 @@ class VolumeSegmentation(Task):
         volumes = self.config.VOLUMES
         network = mirror_model(lambda windows: model(windows).astype("float32"), self._choose_mirrored())
         maps = predict(network, volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS)
-        steps, planes = np.array(place.stored_spacing) / np.array(place.spacing), []
+        steps, planes = step_lengths(np.array(place.stored_spacing)) / np.array(place.spacing), []
         every = max(1, _VALUES_AT_ONCE // (len(self.class_names) * place.stored[1] * place.stored[2]))
         for first in range(0, place.stored[0], every):
             part = on_grid(maps, place.stored, steps, slice(first, first + every))
@@ -295,7 +295,7 @@ class VolumeSegmentation(Task):
         counts = np.bincount(prediction.labels.ravel(), minlength=IGNORED + 1)
         if counts[IGNORED]:
             raise BadSample("the model's outputs for it are not finite")
-        millilitres = (counts * prediction.spacing.prod() / 1000).round(3).tolist()
+        millilitres = (counts * voxel_ml(prediction.spacing)).round(3).tolist()
         return [{f"ml {name}": own for name, own in zip(self.class_names[1:], millilitres[1:])}]
 
     def prediction_writer(self, folder: Path, samples: Samples) -> "LabelWriter":

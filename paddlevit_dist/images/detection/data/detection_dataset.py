@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ....tasks.sample_groups import FOLDER
+from ....tasks.sample_groups import FOLDER, SUBJECT
 from ...data.image_dataset import ImageDataset
 from ...data.odd_data import count
 
@@ -43,7 +43,7 @@ class DetectionDataset(ImageDataset):
     """
 
     holds = "images with boxes"
-    groups_by = FOLDER
+    groups_by = {**SUBJECT, **FOLDER}
     #: number of each category in the file that names them, ascending
     category_ids: tuple[int, ...] = ()
     #: whether objects have masks

@@ -15,7 +15,7 @@ from paddle.nn import functional as F
 from ....runtime import autocast
 from ....runtime.errors import UserError
 from ....runtime.transfers import read, to_device_together
-from ....tasks.task import Term
+from ....tasks.task import Step, Term
 from ..boxes import corners, generalised_iou, relative
 from ..detector import Criterion, Outputs, Targets
 
@@ -82,6 +82,7 @@ class SetCriterion(Criterion):
         self.no_object_weight = no_object_weight
         self.cost = (class_weight if cost_class is None else cost_class, cost_box, cost_giou)
         self._seen = self._left_out = self._most = 0  # objects since the last report: all, without a query, of an image
+        self._noted: tuple[int, set[int]] = -1, set()  # update and its micro-batches whose objects are counted
         self.suffixes: tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
         known = ("class", "box", "giou") if self.is_global else ("box", "giou")
         self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in known)
@@ -101,7 +102,6 @@ class SetCriterion(Criterion):
         losses = self.layer_losses(logits, outputs["layer_boxes"], targets)
         sums = {"class": losses.label, "box": losses.box, "giou": losses.giou}
         objects = losses.matches.counts
-        self._note(objects)
         label_count, box_count = self.class_count(objects), float(objects.sum())
         terms = {}
         for suffix in self.suffixes:
@@ -115,7 +115,13 @@ class SetCriterion(Criterion):
             terms["accuracy"] = Term(right.astype("float32").sum(), box_count, 0.0)
         return terms
 
-    def _note(self, objects: np.ndarray) -> None:
+    def note_objects(self, objects: np.ndarray, step: Step) -> None:
+        update, micros = self._noted
+        if update != step.update:
+            micros = set()
+        if step.micro in micros:
+            return
+        self._noted = step.update, {*micros, step.micro}
         self._seen += int(objects.sum())
         self._left_out += int(np.maximum(objects - self.queries, 0).sum())
         self._most = max(self._most, int(objects.max()))

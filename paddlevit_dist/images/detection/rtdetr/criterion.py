@@ -148,7 +148,6 @@ class VarifocalCriterion(SetCriterion):
     def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
         heads = self.heads(outputs)
         matches = self.matches(heads, targets)
-        self._note(matches.counts)
         sums = self.layer_sums(outputs, heads, targets, matches)
         last, objects = outputs["layer_logits"].shape[0] - 1, float(matches.counts.sum())
         return {**self.terms_of(sums, last, objects), "iou": Term(sums["iou"][last], objects, 0.0)}

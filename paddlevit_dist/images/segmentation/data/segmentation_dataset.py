@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from ....runtime.printing import shorten
-from ....tasks.sample_groups import FOLDER
+from ....tasks.sample_groups import FOLDER, SUBJECT
 from ...data.drawn_shapes import Drawn, DrawnImages, paint
 from ...data.image_dataset import ImageDataset
 from ...data.inspection import in_threads
@@ -25,7 +25,7 @@ class SegmentationDataset(ImageDataset):
     """
 
     holds = "images with label maps"
-    groups_by = FOLDER
+    groups_by = {**SUBJECT, **FOLDER}
     num_classes: int
     #: uint8 (classes, 3), the published colour of each class in RGB; None: ``tasks.figures.class_colours``
     palette: np.ndarray | None = None

@@ -130,7 +130,7 @@ def test_classes_are_found_plane_by_plane_as_of_all_maps(monkeypatch):
     task.class_names = ["background", "a", "b"]
     maps = np.random.default_rng(0).standard_normal((1, 3, 6, 7, 8)).astype("float32")
     maps[0, 1, 5, 6, 7] = np.nan
-    place = Place(0, (11, 7, 4), (1.0, 2.0, 6.0), (2.0, 2.0, 3.0))
+    place = Place(0, (11, 7, 4), ((0.0, 0.0, 1.0), (0.0, 2.0, 0.0), (6.0, 0.0, 0.0)), (2.0, 2.0, 3.0))
     monkeypatch.setattr("paddlevit_dist.volumes.segmentation.task._VALUES_AT_ONCE", 3 * 7 * 4 * 2)
     found = task.class_map(lambda windows: paddle.to_tensor(maps), paddle.zeros([1, 6, 7, 8]), place).numpy()
     columns = maps[0, ..., ::2].transpose(0, 2, 3, 1).reshape(-1, 6)

@@ -1,0 +1,29 @@
+"""Digests of the code that a run consists of, by which its machines are compared: versions do not tell copies apart."""
+
+import hashlib
+import sys
+from pathlib import Path
+
+from .. import plugins
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def digest_sources(folder: Path = _PACKAGE) -> bytes:
+    """Return the digest of all Python files of a package, with their names."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.digest()
+
+
+def list_source_digests() -> dict[str, bytes]:
+    """Return the digests of this package and of the user's modules that have joined the run, by what they are of."""
+    found = {f"sources of {_PACKAGE.name}": digest_sources()}
+    for module in plugins.collect_carried().modules:
+        file = getattr(sys.modules.get(module.name), "__file__", None)
+        if file is not None and Path(file).is_file():
+            found[f"sources of {module.name}"] = hashlib.sha256(Path(file).read_bytes()).digest()
+    return found

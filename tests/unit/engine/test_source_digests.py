@@ -1,0 +1,33 @@
+"""Digests of code, by which machines of a run are compared."""
+
+import sys
+from types import SimpleNamespace
+
+from paddlevit_dist import plugins
+from paddlevit_dist.engine.source_digests import digest_sources, list_source_digests
+
+
+def test_any_change_of_a_package_changes_its_digest(tmp_path):
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "one.py").write_text("x = 1\n")
+    (tmp_path / "notes.txt").write_text("not code")
+    first = digest_sources(tmp_path)
+    (tmp_path / "notes.txt").write_text("others")
+    assert digest_sources(tmp_path) == first
+    (tmp_path / "part" / "one.py").write_text("x = 2\n")
+    second = digest_sources(tmp_path)
+    (tmp_path / "part" / "one.py").rename(tmp_path / "part" / "two.py")
+    assert len({first, second, digest_sources(tmp_path)}) == 3
+
+
+def test_modules_of_users_are_compared_too(tmp_path, monkeypatch):
+    file = tmp_path / "things.py"
+    file.write_text("x = 1\n")
+    monkeypatch.setattr(plugins, "_loaded", [plugins.Module("things", str(tmp_path))])
+    monkeypatch.setitem(sys.modules, "things", SimpleNamespace(__file__=str(file)))
+    before = list_source_digests()
+    assert list(before) == ["sources of paddlevit_dist", "sources of things"]
+    file.write_text("x = 2\n")
+    after = list_source_digests()
+    assert before["sources of things"] != after["sources of things"]
+    assert before["sources of paddlevit_dist"] == after["sources of paddlevit_dist"]

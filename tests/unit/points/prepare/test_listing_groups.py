@@ -1,0 +1,42 @@
+"""Scenes of one place on one side, and instance numbers that begin anew in each class."""
+
+import numpy as np
+
+from paddlevit_dist.points.data.scene import IGNORED
+from paddlevit_dist.points.prepare.listing import hold_out, separate_classes
+
+
+def test_scans_of_one_place_are_on_one_side():
+    found, remarks = {f"scene{place:04d}_{scan:02d}": "" for place in range(10) for scan in range(3)}, []
+    splits = hold_out(found, remarks)
+    places = [{name[:9] for name in names} for names in splits.values()]
+    assert not places[0] & places[1] and len(places[1]) == 2
+    assert remarks == ["every fifth scene is for validation: the 30 scenes are of 10"]
+
+
+def test_other_scenes_are_held_out_one_by_one():
+    remarks = []
+    assert hold_out({f"room{n}": "" for n in range(5)}, remarks)["val"] == ["room4"] and not remarks
+
+
+def test_a_number_of_several_classes_is_an_instance_of_each():
+    labels = np.array([0, 0, 0, 1, 1, 2, IGNORED, IGNORED], np.int16)
+    numbers, remarks = np.array([0, 0, 1, 0, 0, 3, 0, 3]), []
+    keyed = separate_classes("room.ply", numbers, labels, remarks)
+    assert len(set(keyed[:6].tolist())) == 4
+    assert keyed[0] == keyed[1] != keyed[3] == keyed[4] and keyed[6] == IGNORED and keyed[7] == keyed[5] == 3
+    assert remarks == [
+        "room.ply: 1 of 3 instance numbers have points of several classes, such as number 0 of classes 0, 1: points of "
+        "each class are an instance of their own"
+    ]
+
+
+def test_numbers_of_one_class_each_stay():
+    numbers, remarks = np.array([4, 4, 7, -100]), []
+    assert separate_classes("room.ply", numbers, np.array([1, 1, 1, 2]), remarks) is numbers and not remarks
+
+
+def test_numbers_of_prepared_formats_are_told_alone():
+    remarks = []
+    separate_classes("scene.pth", np.array([0, 0]), np.array([1, 2], np.int16), remarks, only_tells=True)
+    assert remarks[0].endswith("such as number 0 of classes 1, 2: each is one instance")

@@ -1,0 +1,40 @@
+"""Folds of volumes of which several are of one subject."""
+
+import json
+import re
+
+import pytest
+
+from paddlevit_dist.volumes.segmentation.nnunet import _note_subjects, choose_cases
+
+NAMES = [f"sub-{subject:02d}_ses-{visit}" for subject in range(10) for visit in (1, 2)]
+
+
+def subjects(names):
+    return {re.match(r"sub-\d+", name)[0] for name in names}
+
+
+@pytest.mark.parametrize("fold", range(5))
+def test_a_subject_is_on_one_side_of_a_fold(tmp_path, fold):
+    file = str(tmp_path / "splits_final.json")
+    train, val = (choose_cases(file, NAMES, split, fold) for split in ("train", "val"))
+    assert train | val == set(NAMES) and not subjects(train) & subjects(val) and len(val) == 4
+    (note,) = _note_subjects(file, NAMES, fold)
+    assert "20 volumes are of 10 subjects (sub-...), each on one side of a fold" in note
+
+
+def test_subjects_with_one_volume_each_are_folds_of_nnunets(tmp_path):
+    file, names = str(tmp_path / "splits_final.json"), [f"sub-{subject:02d}" for subject in range(10)]
+    renamed = [name.replace("sub-", "case_") for name in names]
+    for fold in range(5):
+        others = {name.replace("case_", "sub-") for name in choose_cases(file, renamed, "val", fold)}
+        assert choose_cases(file, names, "val", fold) == others
+    assert _note_subjects(file, names, 0) == []
+
+
+def test_listed_folds_with_a_subject_on_both_sides_are_noted(tmp_path):
+    file = tmp_path / "splits_final.json"
+    file.write_text(json.dumps([{"train": NAMES[:3], "val": NAMES[3:5]}, {"train": NAMES[:4], "val": NAMES[4:6]}]))
+    (note,) = _note_subjects(str(file), NAMES, 0)
+    assert note.endswith("sub-01: 1 of 2 subjects validated are trained on")
+    assert _note_subjects(str(file), NAMES, 1) == []

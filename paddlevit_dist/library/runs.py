@@ -189,9 +189,7 @@ def _text(value: Any) -> str:
 
 
 def _places_of(config: Path) -> dict[str, Any]:
-    """Return the keys that keep an evaluation from writing where the configuration of a run that was moved or comes
-    from others says.
-    """
+    """Return the keys that keep an evaluation from writing elsewhere than beside a run that was moved or copied."""
     values = {setting.name: setting.value for setting in configuration.files.read(str(config))}
     is_in_place = os.path.abspath(str(values.get("SAVE", ""))) == os.path.abspath(config.parent)
     return {} if is_in_place else {"DATA.CACHE_FOLDER": "None"}
@@ -209,6 +207,7 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
     """Carry out a command line in this process, and return the output folder.
 
     Args:
+        words: the command line.
         is_trusted: as of ``settings.load``.
     """
     from ..launch import devices, tuning

@@ -21,7 +21,7 @@ _START_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", 
 _started: list[str] = []  # what the current test has started
 
 
-class CompileTime(event.Listener):
+class CompilerClock(event.Listener):
     """Counts the processor seconds of numba's compiler, which only a fresh clone needs."""
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ importlib.import_module("paddle")
 cpu_target.typing_context.refresh()
 cpu_target.target_context.refresh()
 platform.processor()  # Python starts uname for it
-compile_time = CompileTime()
-event.register("numba:compile", compile_time)
+compiler_clock = CompilerClock()
+event.register("numba:compile", compiler_clock)
 
 
 def _note_event(name: str, arguments: tuple) -> None:
@@ -76,9 +76,9 @@ def slowness() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    begun, compiling = time.process_time(), compile_time.total
+    begun, compiling = time.process_time(), compiler_clock.total
     result = yield
-    seconds = time.process_time() - begun - (compile_time.total - compiling)
+    seconds = time.process_time() - begun - (compiler_clock.total - compiling)
     if seconds > SECONDS and seconds > SECONDS * slowness():
         pytest.fail(f"a unit test took {seconds:.1f} s of processor time: make it smaller, or move it to integration")
     return result

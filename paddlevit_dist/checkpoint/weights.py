@@ -114,16 +114,20 @@ def given_weights(state: Mapping[str, Any], part: str | None = None) -> Weights:
 
 def _read_file(file: Path, part: str | None) -> Weights:
     name, extension = str(file), file.suffix.lower()
-    most = _ALWAYS_ALLOWED + _LARGEST_GAIN * os.path.getsize(file)
     if extension == ".safetensors":
         state, metadata = read_safetensors(file)
-        return _weights(state, name, metadata.get("format") in ("pd", "paddle"), part, most)
+        return _weights(state, name, metadata.get("format") in ("pd", "paddle"), part, _largest_size(file))
     if extension == ".npz":
         return _weights(read_npz(file), name, True, part)  # has a limit of its own
     if extension in _TORCH:
         with open_torch_file(file) as content:
-            return _weights(content, name, False, part, most)
-    return _weights(restricted_load(file), name, True, part, most)
+            return _weights(content, name, False, part, _largest_size(file))
+    return _weights(restricted_load(file), name, True, part, _largest_size(file))
+
+
+def _largest_size(file: Path) -> int:
+    """Return how many bytes the arrays of a file that has been read may need."""
+    return _ALWAYS_ALLOWED + _LARGEST_GAIN * file.stat().st_size
 
 
 def _weights(content: Any, name: str, in_paddle_layout: bool, part: str | None, most: float = float("inf")) -> Weights:

@@ -304,6 +304,7 @@ EFFECTS = {  # of keys -> what another value changes
     "place": "one start, and each machine may have its own",
 }
 _BY_SECTION = {"MODEL": "network", "TRAIN": "training", "DATA": "training"}
+_Files = Sequence[Mapping[str, Setting]]  # the settings of each file by name
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,8 +318,9 @@ class Table:
         effects: one of ``EFFECTS`` -> names of the keys that have it; a dot at the end means a whole section. Others
             have "training" if ``training`` names them, else that of their section: MODEL "network", TRAIN and DATA
             "training", any other "score".
-        implied: ``implied(files)`` recognizes a form of files by the settings of each, and returns where values come
-            from that go without saying in it, and these values; ("", {}) for other files.
+        implied: ``implied(files, own)`` recognizes a form of files by the settings of each, and returns where values
+            come from that go without saying in it, and these values; ("", {}) for other files. ``own`` are those that
+            are not recipes of this package.
         complete: ``complete(values, settings, all_settings)`` fits values that nobody set to those that somebody did,
             in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those they replaced.
         check: ``check(given)`` raises ``UserError`` where two values contradict each other, and returns notices.
@@ -331,7 +333,7 @@ class Table:
     keys: tuple[Key, ...]
     training: tuple[str, ...] = ()
     effects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    implied: Callable[[Sequence[Mapping[str, Setting]]], tuple[str, Mapping[str, Any]]] = lambda _: ("", {})
+    implied: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] = lambda files, own: ("", {})
     complete: Callable[[CfgNode, Mapping[str, Setting], Sequence[Setting]], Sequence[str]] = _nothing
     check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
     unused: Callable[[ConfigView[Any]], Iterator[Unused]] = _nothing

@@ -157,9 +157,10 @@ def _find_implied(files: list[dict[str, Setting]], known: dict[str, Setting]) ->
     """Find what goes without saying in the files that are named, unless the command line says otherwise. Its settings
     take the place of a file's, but the file is what it is."""
     place = next((setting.source for file in files for setting in file.values()), "")
+    own = [file for file in files if file and not recipes.is_own(next(iter(file.values())).source)]
     return [
         Setting(name, value, source, place, is_implied=True)
-        for source, values in (table.implied(files) for table in registry.key_tables())
+        for source, values in (table.implied(files, own) for table in registry.key_tables())
         for name, value in values.items()
         if name not in known or known[name].source != COMMAND_LINE
     ]

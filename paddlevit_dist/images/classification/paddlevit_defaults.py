@@ -9,8 +9,6 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...settings import recipes
-
 _RECIPE = {
     "TRAIN.LINEAR_SCALED_LR": 512,
     "TRAIN.SMOOTHING": 0.1,
@@ -69,7 +67,7 @@ _NEVER = ("TASK", "DATA.IMAGE_CHANNELS")
 _PLAIN_DEIT = re.compile(r"deit_(tiny|small|base)_patch16_(224|384)")
 
 
-def get_defaults(files: Sequence[Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]]:
+def get_defaults(files: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]]:
     """Return where values come from that files of PaddleViT's form leave to their model's config.py, and the values;
     ("", {}) for other files.
 
@@ -78,9 +76,10 @@ def get_defaults(files: Sequence[Mapping[str, Any]]) -> tuple[str, Mapping[str, 
 
     Args:
         files: settings of each file that a command line names, those of BASE first, in which later ones win.
+        own: those of them that are not recipes of this package.
     """
     stated = ChainMap(*map(dict, reversed(files)))
-    folder = _find_family(files, stated)
+    folder = _find_family(own, stated)
     if not folder:
         return "", {}
     values = {name: value for name, value in dict(_FAMILIES.values())[folder].items() if name not in stated}
@@ -90,12 +89,11 @@ def get_defaults(files: Sequence[Mapping[str, Any]]) -> tuple[str, Mapping[str, 
     return f"PaddleViT's {folder}/config.py", values
 
 
-def _find_family(files: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]) -> str:
+def _find_family(own: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]) -> str:
     """Return PaddleViT's folder of the model that files of its form are for; empty for other files. One of them alone
     has the form, or those together that are not recipes of this package."""
     kind = stated.get("MODEL.TYPE")
     family = _FAMILIES.get(str(kind.value).lower()) if kind is not None else None
-    own = [file for file in files if file and not recipes.is_own(next(iter(file.values())).source)]
     return family[0] if family is not None and any(map(_has_form, [*own, ChainMap(*map(dict, own))])) else ""
 
 

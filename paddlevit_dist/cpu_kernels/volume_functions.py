@@ -146,7 +146,8 @@ class _Convolution(PyLayer):
             sizes = tuple(size), tuple(kernel), padding, _pad(size, padding)
             with one_thread_here():
                 weight_gradient(*places, batch, inputs, outputs, *sizes)
-            of_weight = sums.transpose([1, 2, 0]).reshape(weight.shape)
+            # In a row: Paddle averages gradients over ranks by their memory, whatever their strides.
+            of_weight = in_order(sums.transpose([1, 2, 0]).reshape(weight.shape))
         of_bias = gradient.sum([0, 2, 3, 4]) if ctx.wanted[2] else None
         return (of_x, of_weight, of_bias)[: 2 + ctx.has_bias]
 

@@ -59,7 +59,27 @@ def data_parallel(
     barrier()  # one may have loaded its weights long before another, and gloo waits for 30 s only
     if batch_norm == "sync":
         model = convert_batch_norm(model)
+    make_gradients_contiguous(model.parameters())
     return paddle.DataParallel(model, comm_buffer_size=bucket_megabytes, find_unused_parameters=find_unused_parameters)
+
+
+def make_gradients_contiguous(parameters: Iterable[paddle.Tensor]) -> None:
+    """Copy a gradient that is a view before Paddle's reducer sees it.
+
+    The reducer leaves a view out of the average without a word, and each rank keeps its own gradient. Where operations
+    return views, as by default in Paddle 3, the gradient of a weight that the forward pass transposes is one. Elsewhere
+    nothing is done.
+    """
+    views = "FLAGS_use_stride_kernel"
+    if not paddle.get_flags([views])[views]:
+        return
+    for parameter in parameters:
+        if not parameter.stop_gradient:
+            parameter.register_hook(_as_contiguous)
+
+
+def _as_contiguous(gradient: paddle.Tensor) -> paddle.Tensor | None:
+    return gradient.contiguous() if gradient.is_dense() and not gradient.is_contiguous() else None
 
 
 @contextlib.contextmanager

@@ -157,6 +157,7 @@ def computed(layer, values, transposed=False):
     (out * paddle.to_tensor(weights)).sum().backward()
     result = {"result": out.numpy(), "input": x.grad.numpy().swapaxes(0, 1) if transposed else x.grad.numpy()}
     learnt = {name: parameter.grad for name, parameter in layer.named_parameters() if parameter.grad is not None}
+    assert all(gradient.is_contiguous() for gradient in learnt.values())  # Paddle averages no views over ranks
     result.update({name: gradient.numpy() for name, gradient in learnt.items()})
     layer.eval()
     with paddle.no_grad():

@@ -21,7 +21,7 @@ def test_an_evaluation_writes_its_table_with_and_without_intervals(tmp_path):
         )
         values = evaluate_only(evaluated)
         assert (folder / "eval_intervals.json").exists() == (not words)
-        rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8-sig"))))
+        rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
         assert [row["name"] for row in rows] == [evaluated.evaluated.describe(index) for index in range(40)]
         assert 100 * np.mean([row["correct"] == "True" for row in rows]) == pytest.approx(values["top-1"])
         assert 100 * np.mean([int(row["rank"]) <= 5 for row in rows]) == pytest.approx(values["top-5"])

@@ -50,7 +50,7 @@ def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
         ]
         dice.append([2 * both / either for both, either in of_class])
     assert values["Dice"] == pytest.approx(np.mean(dice), abs=1e-6)
-    with open(tmp_path / "samples.csv", encoding="utf-8-sig", newline="") as rows:
+    with open(tmp_path / "samples.csv", encoding="utf-8", newline="") as rows:
         assert [float(row["Dice liver"]) for row in csv.DictReader(rows)] == pytest.approx(
             [own[1] for own in dice], abs=1e-4
         )

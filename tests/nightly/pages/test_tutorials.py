@@ -159,7 +159,7 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_
     assert scored[3][1].startswith("mIoU 0.89") and scored[4][1].startswith("mre_mm 1.9599 [")
     compared = next(out for out in printed if out.startswith("output/digits: val, "))
     assert "output/theirs: val, results logits.csv\n" in compared and re.search(r"^fixed \d+ ", compared, re.MULTILINE)
-    heading, *rows = (tmp_path / "samples.csv").read_text(encoding="utf-8-sig").splitlines()
+    heading, *rows = (tmp_path / "samples.csv").read_text(encoding="utf-8").splitlines()
     assert heading in text_of(page).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
     assert any(f"a row for each of {len(rows)} images: samples.csv\n" in out for out in printed)
     (held_out,) = re.findall(r"^note: 20 images of val.* gone;", text_of(page), re.MULTILINE)

@@ -229,15 +229,15 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
 def test_metrics_of_ones_own_have_a_row_for_each_sample_too(tmp_path):
     own = Own()
     content = written(tmp_path, list("xyz"), own.columns(own.per_sample())).read_bytes()
-    assert content == "\ufeffname,error\r\nx,3.0\r\ny,\r\nz,4.5\r\n".encode()
+    assert content == b"name,error\r\nx,3.0\r\ny,\r\nz,4.5\r\n"
 
 
 def test_no_text_is_a_formula_and_every_text_is_one_cell(tmp_path):
     names = ["=1+1", "+a", "-b", "@c", "\td", "\re", 'say "f", please', "g\nh", "日本/ä", "caf\udce9", "-5"]
     columns = {"=class": ["-1", *["plain"] * 10], "change": np.linspace(-5, 5, 11), "right": np.arange(11) % 2 == 0}
     content = written(tmp_path, names, columns).read_bytes()
-    assert content.startswith(b"\xef\xbb\xbf") and content.count(b"\r\n") == content.count(b"\n") == 12
-    rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+    assert content.startswith(b"name,") and content.count(b"\r\n") == content.count(b"\n") == 12
+    rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline="")))
     assert rows[0] == ["name", "'=class", "change", "right"] and {len(row) for row in rows} == {4}
     shown = [row[0] for row in rows[1:]]
     assert shown[:4] == ["'=1+1", "'+a", "'-b", "'@c"] and shown[6] == names[6] and shown[8] == names[8]
@@ -280,7 +280,7 @@ def test_a_table_replaces_one_of_an_evaluation_and_no_file_of_others(tmp_path, s
         config.load([f"-per_sample={own}", *words])
     except ImportError as error:
         pytest.skip(str(error))
-    for content in (b"name,truth\nx,a\n", b"", b"\xef\xbb\xbfid,truth\r\n"):
+    for content in (b"name,truth\nx,a\n", b"", b"id,truth\r\n"):
         own.write_bytes(content)
         with pytest.raises(UserError, match="no table of an earlier evaluation: choose another, or remove it"):
             config.load([f"-per_sample={own}", *words])

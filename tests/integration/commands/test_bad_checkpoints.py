@@ -83,6 +83,8 @@ def test_weights_of_another_architecture(way, trained, output):
     message = refused(f"-output={output}", *DIGITS, *flags(way, trained.last), "MODEL.EMBED_DIM", "32")
     if way == "evaluation":
         assert "is of another network: MODEL.EMBED_DIM 16 there, 32 here" in message
+    elif way == "resume":
+        assert "MODEL.EMBED_DIM 16 -> 32" in message and "-resume=" in message.rpartition(": ")[2]
     else:
         assert "model.pdparams" in message and "cls_token" in message
         assert "(1, 1, 16)" in message and "(1, 1, 32)" in message

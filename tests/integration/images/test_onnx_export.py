@@ -134,13 +134,13 @@ def test_missing_packages_are_named_with_what_to_install(tmp_path, monkeypatch):
 
 def test_mistakes_are_named_before_anything_is_written(tmp_path):
     weights = str(write_weights(tmp_path / "run", ["ant", "bee"]))
-    for name in ("folder", "taken.json"):
+    for name in ("folder", "taken.pdiparams"):
         (tmp_path / name).mkdir()
     (tmp_path / "file").write_text("")
     for words, message in (
         ([weights, str(tmp_path / "folder")], "is a folder: name the files in it"),
         ([str(tmp_path / "folder"), str(tmp_path / "out")], "folder"),
-        ([weights, str(tmp_path / "taken")], "taken.json cannot be written: .*a folder stands where a file"),
+        ([weights, str(tmp_path / "taken")], "taken.pdiparams cannot be written: .*a folder stands where a file"),
         ([weights, str(tmp_path / "file" / "out")], "cannot be written: .*a file stands where a folder is expected"),
         ([weights, str(tmp_path / "out"), "-image_size=30"], "image size|divisible|multiple"),
         ([weights, str(tmp_path / "out"), "-precision=float16"], "-precision=float16 is for -format=onnx"),
@@ -148,5 +148,5 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             run(words)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "run", "taken.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "run", "taken.pdiparams"]
     assert not list(Path(tmp_path, "folder").iterdir())

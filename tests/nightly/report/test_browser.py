@@ -1,6 +1,6 @@
 """A report in headless Chromium: its scripts run without an error, and what is drawn is not empty.
 
-``make test`` leaves this out, and says so, where there is no Chromium; in CI (``.ci/run``) it is installed.
+``make test-nightly`` skips it, and says so, where there is no Chromium: ``apt-get install chromium``.
 """
 
 import html

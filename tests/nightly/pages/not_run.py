@@ -100,6 +100,7 @@ NOT_RUN = {
     "make test": ITSELF,
     "make test-integration": ITSELF,
     "make test-nightly": ITSELF,
+    "make coverage": ITSELF,
     "make fuzz": ITSELF,
     "make accept": HOURS,
     "make accept-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs a row on a CPU",

@@ -4,31 +4,16 @@ import json
 import sys
 
 import numpy as np
-import paddle
 from support.processes import ROOT, run_command
 from support.raw_scenes import points_of, write_scannet
 from support.runs import contents, well
+from support.untrained import write_untrained_run
 from support.volume_files import write_volume
 
-from paddlevit_dist import settings
 from paddlevit_dist.points.data.ply import write_points
-from paddlevit_dist.tasks.task import make_task
 
 SEMANTIC = [f"-cfg={ROOT}/configs/minkunet14_synthetic_rooms.yaml", "MODEL.NAME", "minkunet_tutorial"]
 LANDMARKS = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
-
-
-def untrained(folder, arguments):
-    """Weights beside what a run says of them."""
-    from paddlevit_dist.engine.compatibility import describe
-
-    folder.mkdir()
-    values = settings.load([*arguments, f"-output={folder}"]).values
-    task = make_task(values)
-    samples = task.build_dataset("val", folder)
-    paddle.save(task.build_model().state_dict(), str(folder / "model.pdparams"))
-    (folder / "about.yaml").write_text(json.dumps(describe(values, task, {"val": samples})))  # JSON is YAML
-    return folder / "model.pdparams"
 
 
 def predict(*words, code=0):
@@ -37,7 +22,7 @@ def predict(*words, code=0):
 
 
 def test_scenes_of_all_kinds_become_a_submission(tmp_path):
-    weights = untrained(tmp_path / "weights", SEMANTIC)
+    weights = write_untrained_run(tmp_path / "weights", SEMANTIC)
     for number, name in enumerate(("scene0707_00", "scene0708_00")):
         write_scannet(tmp_path / "scans_test" / name, name, points=200, seed=number, labelled=False)
     write_points(tmp_path / "mine.ply", points_of(300))
@@ -59,7 +44,7 @@ def test_scenes_of_all_kinds_become_a_submission(tmp_path):
 
 
 def test_volumes_are_found_below_a_folder(tmp_path):
-    weights = untrained(tmp_path / "weights", LANDMARKS)
+    weights = write_untrained_run(tmp_path / "weights", LANDMARKS)
     generator = np.random.default_rng(0)
     for name in ("a.nii.gz", "sub/b.mha", "sub/series"):
         write_volume(tmp_path / "in" / name, generator.integers(-900, 900, (8, 9, 10)).astype(np.int16))

@@ -74,7 +74,7 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     from ..images.detection.evaluation.accumulation import STAT_NAMES, UNDEFINED, accumulate
 
     kind = options.iou_type
-    notices = [*annotations.notices, *results.notices]
+    notices, matched = [*annotations.notices, *results.notices], [results.matched] if results.matched else []
     table = scored_files.table_of(annotations, results, kind)
     accumulated = accumulate(table)
     scored = _score(annotations, table, origin, kind)
@@ -92,7 +92,7 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
         found,
         options.interval,
         len(table.image_ids),
-        protocol or [_RULES],
+        [*(protocol or [_RULES]), *matched],
         notices,
         groups,
     )
@@ -110,7 +110,7 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
     over = f"{options.interval} % intervals over images{f' {groups}' if groups else ''}"
     of_images = [f" {', '.join(shown)}: {over}"] if shown else []
-    told = [f" {line}" for line in map(one_line, protocol)]
+    told = [f" {line}" for line in map(one_line, [*protocol, *matched])]
     for line in summary(accumulated) + of_images + told + _per_category(annotations, accumulated):
         print(line)
 

@@ -96,6 +96,8 @@ def _parse(words: list[str]) -> Any:
     parser.option("cfg", None, "the recipe of weights that do not say how they were trained", path)
     parser.option("class_names", None, "text file with the name of a class on each line", path)
     parser.option("least_score", None, "detection: of a box that is listed and drawn (default: the run's)", share)
+    ids = "detection: file in COCO's format whose ids of images and categories results.json takes, found by name"
+    parser.option("annotations", None, ids, path)
     pixels = "segmentation: pixels, or HEIGHTxWIDTH, of windows that slide over images (default: as in the run)"
     parser.option("window", None, pixels, image_size)
     return parser.parse_args(words)
@@ -159,10 +161,11 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, Path(cache))
-            digests = source.digests()
+            digests = {**source.digests(), "annotations_sha256": _digest_of(options.annotations)}
+            given = [] if options.annotations is None else task.take_ids(options.annotations, samples)
         left: Any = np.arange(0)
         if plan.is_main:
-            for line in [*task.notices, *samples.notices]:
+            for line in [*task.notices, *samples.notices, *given]:
                 write_line(line)
             of_inputs = {"inputs": len(samples), "inputs_sha256": samples.fingerprint()}
             identity = {"source": without_credentials(options.source), **digests, **of_inputs}
@@ -185,6 +188,16 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
             for line in lines:
                 write_line(line)
             _say(counts, folder, options.inputs)
+
+
+def _digest_of(file: str | None) -> str | None:
+    """SHA-256 of a file's content; None: no file."""
+    from ..checkpoint.content import fingerprint
+
+    try:
+        return None if file is None else str(fingerprint(Path(file))["sha256"])
+    except OSError as error:
+        raise UserError(f"-annotations={file} cannot be read: {error.strerror or error}") from error
 
 
 def _keep(folder: Path, samples: Any) -> None:

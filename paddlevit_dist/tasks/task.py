@@ -374,6 +374,15 @@ class Task:
         """
         raise UserError(f"predict: task {self.config.TASK} does not predict; use -eval with SAVE_PREDICTIONS true")
 
+    def take_ids(self, annotations: str, samples: InputSamples) -> list[str]:
+        """Let ``prediction_writer`` write the ids that a file of annotations has for inputs and classes, which are
+        found in it by their names; returns lines for the user. Called in the parent process, after ``open_inputs``.
+
+        Raises:
+            UserError: the file cannot be read, or does not have them; by default: the task writes no ids.
+        """
+        raise UserError("predict: -annotations is for models that find boxes; leave it out")
+
     def prediction_rows(self, prediction: Any) -> list[Row]:
         """Return what the tables say of one input: usually one row. All rows of a task have the same names, and values
         that JSON and CSV can hold; the input's name is added before them.

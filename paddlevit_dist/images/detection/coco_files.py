@@ -138,6 +138,7 @@ class CocoFile:
         odd: what was odd, to be told.
         categories: by id, ascending; their ids and names are as they are meant.
         label_of: position of each category, by its id.
+        unnamed: ids of the categories that have no name in the file, and are called by their id.
         images: as they come, likewise; height and width are 0 where the file does not say.
         positions: of the images, by their ids.
         has_annotations: the file has a list of annotations, perhaps an empty one.
@@ -163,6 +164,7 @@ class CocoFile:
         self.boxes, self.areas = array("d"), array("d")
         self.starts, self.bytes = array("q"), array("q")
         self.label_of: dict[Id, int] = {}
+        self.unnamed: set[Id] = set()
         try:
             lists = elements(file, _KINDS)
             if "" in lists:
@@ -234,6 +236,7 @@ class CocoFile:
             entry.name = str(entry.name)
         if entry.name is None or entry.name == "":
             entry.name = f"category {own}"
+            self.unnamed.add(own)
             self.odd.note("category", "without a name: called by its id", own)
         if not isinstance(entry.name, str) or not entry.name.strip():
             raise self.error(number, entry, "name", "expected text")
@@ -327,6 +330,17 @@ def segmentation_at(stream: BinaryIO, start: int, size: int, number: int) -> Any
     except ValueError:
         pass
     raise UserError(f"{stream.name} has changed since this run began: start it again")
+
+
+def file_name(entry: Image) -> str | None:
+    """The file of an image, relative to the folder of images: as the entry has it, with slashes; or the folder and
+    file at the end of LVIS's ``coco_url``. None: it has neither."""
+    name = entry.file_name
+    if name is None and isinstance(entry.coco_url, str):
+        name = "/".join(entry.coco_url.split("/")[-2:])
+    if not isinstance(name, str) or not name or "\0" in name:
+        return None
+    return name.replace("\\", "/")
 
 
 def in_order(ids: Iterable[Id]) -> list[Id]:

@@ -10,16 +10,20 @@ import numpy as np
 from PIL import Image
 
 from ...runtime.files import atomic_file
+from ...runtime.printing import shorten
 from ...tasks.dataset import Samples
 from ...tasks.prediction import Entry, InputSamples, PredictionWriter, Row
 from ...tasks.sample_checks import BadSample
 from ..data.formats import stems
 from ..data.inputs import IMAGES, AnnotatedImages
+from ..data.odd_data import count
+from .coco_files import CocoFile, Id, file_name
 from .data.indexed_images import numbers_of
 from .data.samples import DetectionSample
 from .data.transforms import DetectionEvaluationTransform, whole_view
 from .detections import BOXES, MASKS, Detections, as_written
 from .drawing import draw_boxes
+from .matched_names import match_categories, match_files, require_categories, require_images
 
 _NO_BOXES = np.zeros((0, 4))
 _COLUMNS = ("category", "score", "x", "y", "width", "height")
@@ -63,8 +67,10 @@ class DetectionWriter(PredictionWriter):
     Args:
         folder: exists.
         samples: of ``open_inputs``, or of a split.
-        category_ids: of the labels from 0.
+        category_ids: of the labels from 0; None: boxes of such a label are in no file of results.
         least_score: of a box that is drawn; the files of results have all.
+        names_known: ``class_names`` are names, and not numbers in their place.
+        image_ids: of the inputs, as a file of annotations has them; None: made of the names of the inputs.
     """
 
     writes_evaluations = True
@@ -74,12 +80,18 @@ class DetectionWriter(PredictionWriter):
         folder: Path,
         samples: Samples,
         class_names: Sequence[str],
-        category_ids: Sequence[int],
+        category_ids: Sequence[Id | None],
         least_score: float,
+        names_known: bool = True,
+        image_ids: Sequence[Id] | None = None,
     ) -> None:
         self.folder, self.samples, self.least_score = folder, samples, least_score
-        self.class_names, self.category_ids = list(class_names), list(category_ids)
-        self._ids = numbers_of(stems(samples.names)).tolist() if isinstance(samples, InputSamples) else None
+        self.class_names = list(class_names)
+        self.category_ids = [own if own is None or isinstance(own, str) else int(own) for own in category_ids]
+        self._named, self._are_given = self.class_names if names_known else [], image_ids is not None
+        self._ids: Sequence[Id] | None = image_ids
+        if image_ids is None and isinstance(samples, InputSamples):
+            self._ids = numbers_of(stems(samples.names)).tolist()
         self._images = AnnotatedImages(folder, samples)
 
     def write(self, index: int, prediction: Detections, truth: Any = None) -> Row:
@@ -96,10 +108,11 @@ class DetectionWriter(PredictionWriter):
         """The lines of each file of results."""
         image_id = self.samples.dataset.image_id(index) if self._ids is None else self._ids[index]
         kinds = (BOXES,) if prediction.masks is None else (BOXES, MASKS)
-        return {
-            _FILES[kind]: ",\n".join(map(json.dumps, results_of(image_id, prediction, self.category_ids, kind)))
-            for kind in kinds
-        }
+        samples = self.samples
+        name = samples.names[index] if isinstance(samples, InputSamples) else samples.name(index)
+        name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # what JSON can hold
+        found = {kind: results_of(image_id, prediction, self.category_ids, kind, name, self._named) for kind in kinds}
+        return {_FILES[kind]: ",\n".join(map(json.dumps, entries)) for kind, entries in found.items()}
 
     def finish(self, entries: Iterable[Entry]) -> list[str]:
         number, any_shown = 0, False
@@ -123,6 +136,7 @@ class DetectionWriter(PredictionWriter):
             return [said]
         is_running = self._ids == list(range(1, len(self._ids) + 1))
         ids = "1, 2, 3 in the order of the inputs" if is_running else "the numbers that their files are called by"
+        ids = "those of -annotations" if self._are_given else ids
         shown = f"boxes with a score of at least {self.least_score:g} (-least_score)"
         drawn = f"{shown} are in the tables and drawn on the images in {self.folder / IMAGES}"
         if not any_shown:
@@ -130,19 +144,87 @@ class DetectionWriter(PredictionWriter):
         return [drawn, f"{said}; the images' ids are {ids}"]
 
 
-def results_of(image_id: int, found: Detections, category_ids: Sequence[int], kind: str) -> list[dict[str, Any]]:
-    """Return what COCO's format says of one image. Numbers are exact, so that scores are those of the network; what is
-    not finite, and labels that stand for no category, are left out.
+class GivenIds(NamedTuple):
+    """Ids that a file of annotations has for inputs and classes.
+
+    Attributes:
+        images: of each input.
+        categories: of each class; None: the file does not have it.
+    """
+
+    images: list[Id]
+    categories: list[Id | None]
+
+
+def ids_in(
+    file: str, names: Sequence[str], class_names: Sequence[str], category_ids: Sequence[int]
+) -> tuple[GivenIds, list[str]]:
+    """Find inputs and classes in a file of annotations by their names; its annotations need not be there.
 
     Args:
-        category_ids: of the labels from 0.
+        names: paths of the inputs.
+        category_ids: of the classes where they were learnt, which decides between categories of one name.
+    Returns:
+        Their ids, and lines for the user.
+    Raises:
+        UserError: the file cannot be read, or an input or none of the classes is in it by its name.
+    """
+    coco, before = CocoFile(file, takes_texts=True), "predict -annotations: "
+    known = [file_name(image) or "" for image in coco.images]
+    images = [image.id for image in coco.images]
+    found = match_files(names, known)
+    require_images(names, found, images, file, before)
+    ids, categories = list(coco.categories), [category.name for category in coco.categories.values()]
+    of_classes = match_categories(class_names, categories)
+    for label, positions in enumerate(of_classes):
+        same = [position for position in positions if ids[position] == category_ids[label]]
+        of_classes[label] = same if len(positions) > 1 and len(same) == 1 else positions
+    require_categories(class_names, of_classes, categories, file, before)
+    given = GivenIds(
+        [images[positions[0]] for positions in found],
+        [ids[positions[0]] if positions else None for positions in of_classes],
+    )
+    missing = [name for name, own in zip(class_names, given.categories) if own is None]
+    number = f"{len(class_names) - len(missing):,} of {count(len(class_names), 'category')}"
+    lines = [f"ids are those of {file}: {count(len(names), 'image')} and {number} found by name"]
+    if missing:
+        shown = shorten(", ".join(missing[:3]))
+        lines.append(f"note: {file} does not have {shown}: their boxes are in the tables, and in no file of results")
+    return given, lines
+
+
+def results_of(
+    image_id: Id,
+    found: Detections,
+    category_ids: Sequence[Id | None],
+    kind: str,
+    path: str = "",
+    category_names: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Return what COCO's format says of one image, and beside it the names of image and category, by which the result
+    can be scored against annotations with other ids. Numbers are exact, so that scores are those of the network; what
+    is not finite, and labels that stand for no category, are left out.
+
+    Args:
+        category_ids: of the labels from 0; None: the label stands for no category.
         kind: ``BOXES`` gives boxes; ``MASKS`` gives masks without boxes: COCO's tools would otherwise take the boxes'
             areas for small, medium and large.
+        path: of the image; "": not written.
+        category_names: of the labels; none: not written.
     """
     found = found.finite()
-    found = found.only(found.labels < len(category_ids))
+    own = np.array([category is not None for category in category_ids], bool)
+    found = found.only(found.labels < len(own))
+    found = found.only(own[found.labels])
     name, shapes = ("segmentation", found.masks) if kind == MASKS else ("bbox", as_written(found.boxes).tolist())
     return [
-        {"image_id": image_id, "category_id": int(category_ids[label]), name: shape, "score": score}
+        {
+            "image_id": image_id,
+            "category_id": category_ids[label],
+            name: shape,
+            "score": score,
+            **({"file_name": path} if path else {}),
+            **({"category_name": category_names[label]} if category_names else {}),
+        }
         for label, shape, score in zip(found.labels.tolist(), shapes or (), found.scores.tolist())
     ]

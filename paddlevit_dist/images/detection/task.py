@@ -61,6 +61,8 @@ class Detection(BackboneTask):
         self.evaluated: DetectionDataset | None = None
         self._padded_side = 0  # to which training images are padded at least
         self._turned: dict[str, bool] = {}  # of each split that is open
+        self._are_named = True  # the categories, by more than their numbers
+        self._given_ids: Any = None  # what ``take_ids`` has found
         self._criterion: Criterion | None = None
         self.speed = Speed()
         self.model_options.update(self._own_options())
@@ -125,6 +127,7 @@ class Detection(BackboneTask):
         """Take the categories of the first split; those of every other one must be the same."""
         names, ids = list(map(str, dataset.class_names or ())), list(dataset.category_ids)
         self.take_classes(names)
+        self._are_named = bool(names)
         if self.category_ids and ids != self.category_ids:
             raise UserError(
                 f"dataset {self.config.DATA.DATASET}: categories have other ids in training and validation data; give "
@@ -342,8 +345,11 @@ class Detection(BackboneTask):
     def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
         from .prediction import DetectionWriter
 
-        least = self.config.DETECTION.SHOWN_SCORE
-        return DetectionWriter(folder, samples, self.class_names, self.category_ids, least)
+        least, names = self.config.DETECTION.SHOWN_SCORE, self.class_names
+        if self._given_ids is None or not isinstance(samples, InputSamples):
+            return DetectionWriter(folder, samples, names, self.category_ids, least, self._are_named)
+        images, categories = self._given_ids
+        return DetectionWriter(folder, samples, names, categories, least, self._are_named, images)
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Detections]:
         """Find what is found in each image, in its own pixels, best first."""
@@ -378,11 +384,21 @@ class Detection(BackboneTask):
             ids = list(COCO_CATEGORIES)
         super().name_classes(number, learned)
         self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
+        self._are_named = len(learned.class_names or ()) >= number
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         from .prediction import DetectionInput
 
         return self.new_images(inputs, cache_folder, DetectionInput(evaluation_transform(self.config)))
+
+    def take_ids(self, annotations: str, samples: InputSamples) -> list[str]:
+        from .prediction import ids_in
+
+        if not self._are_named:
+            raise UserError("predict -annotations: the weights do not name their classes: add -class_names=FILE")
+        names = self.class_names[: len(self.category_ids)]
+        self._given_ids, lines = ids_in(annotations, samples.names, names, self.category_ids)
+        return lines
 
     def prediction_rows(self, prediction: Detections) -> list[Row]:
         from .prediction import rows_of

@@ -365,7 +365,7 @@ def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
     dataset, _ = with_masks(False)
     samples = InputSamples()
     samples.names = [f"{image_id}.png" for image_id in found]
-    writer = DetectionWriter(tmp_path, samples, ["a", "b"], [2, 5], 0.5)
+    writer = DetectionWriter(tmp_path, samples, ["hat", "cup"], [2, 5], 0.5)
 
     def entry(index, one):
         return Entry(index, [], kept=writer.kept(index, one))

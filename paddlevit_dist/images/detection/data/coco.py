@@ -18,7 +18,7 @@ from ...data.formats import SPLIT_WORDS, folder_paths
 from ...data.odd_data import OddData
 from ...data.reading import SPLITS, existing_folder
 from ...run_lengths import outline
-from ..coco_files import CocoFile, Image, elements, segmentation_at
+from ..coco_files import CocoFile, Image, elements, file_name, segmentation_at
 from ..settings import DetectionSettings
 from .indexed_images import (
     IMAGE,
@@ -312,14 +312,3 @@ def _note_odd_boxes(odd: OddData, objects: np.ndarray, images: np.ndarray) -> No
     odd.note_all("object", "with a box outside the image: not learnt", ids[outside])
     text = "with a box that reaches beyond the image by more than a pixel: cut off for training"
     odd.note_all("object", text, ids[beyond & ~outside])
-
-
-def file_name(entry: Image) -> str | None:
-    """The file of an image, relative to the folder of images: as the entry has it, with slashes; or the folder and
-    file at the end of LVIS's ``coco_url``. None: it has neither."""
-    name = entry.file_name
-    if name is None and isinstance(entry.coco_url, str):
-        name = "/".join(entry.coco_url.split("/")[-2:])
-    if not isinstance(name, str) or not name or "\0" in name:
-        return None
-    return name.replace("\\", "/")

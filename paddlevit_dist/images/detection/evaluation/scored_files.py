@@ -2,7 +2,7 @@
 
 import os
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,12 +11,25 @@ from tqdm import tqdm
 
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
+from ....runtime.printing import shorten
 from ...data.odd_data import count
 from ...run_lengths import area_of, outline, runs_of, text_of
-from ..coco_files import LARGEST, CocoFile, Id, as_id, elements, in_order, segmentation_at, short
+from ..coco_files import (
+    LARGEST,
+    CocoFile,
+    Id,
+    JsonElement,
+    as_id,
+    elements,
+    file_name,
+    in_order,
+    segmentation_at,
+    short,
+)
 from ..detections import BOXES, MASKS
 from .accumulation import GrowingTable, MatchTable
 from .matching import BoxGroundTruth, Candidates, Masks, match_found
+from .named_results import match_names
 
 _SHARES_SLACK, _SMALLEST_IMAGE = 0.05, 8  # shares may pass 0 and 1; an image of few pixels may have such boxes
 _FEWEST_BEYOND = 0.25  # of boxes anywhere in an image, three quarters
@@ -37,6 +50,7 @@ class AnnotationFile(NamedTuple):
         first: int64 (images + 1,), first annotation of each image.
         notices: what in the file differs from what COCO's tools write.
         file_names: of the images; "" where the file does not say.
+        own_names: of the categories, as the file has them; "" where it has none.
     """
 
     path: str
@@ -49,6 +63,7 @@ class AnnotationFile(NamedTuple):
     first: np.ndarray
     notices: list[str]
     file_names: Sequence[str] = ()
+    own_names: Sequence[str] = ()
 
     def truth_of(self, image: int) -> BoxGroundTruth:
         """The annotations of an image, by its position."""
@@ -104,7 +119,8 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
         masks,
         np.searchsorted(np.sort(images), np.arange(len(image_ids) + 1)),
         [*coco.odd.lines(), *nothing],
-        [str(coco.images[place].file_name or coco.images[place].coco_url or "") for place in places],
+        [file_name(coco.images[place]) or "" for place in places],
+        ["" if own in coco.unnamed else category.name for own, category in coco.categories.items()],
     )
 
 
@@ -157,6 +173,7 @@ class ResultFile(NamedTuple):
         masks: of each, as ``run_lengths.text_of`` returns them, where masks are compared.
         first: int64 (images + 1,), first detection of each image.
         notices: what differs from what COCO's tools expect.
+        matched: how many images and categories were matched by their names, in words; empty where numbers decide.
     """
 
     path: str
@@ -167,6 +184,7 @@ class ResultFile(NamedTuple):
     masks: list[bytes] | None
     first: np.ndarray
     notices: list[str]
+    matched: str = ""
 
     def rows_of(self, image: int) -> slice:
         """Where the detections of an image are, by its position."""
@@ -181,7 +199,7 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
     """Read a list of results from a JSON file.
 
     Args:
-        annotations: whose images and categories they name.
+        annotations: whose images and categories they mean, by their names where results have them, else by their ids.
         kind: ``BOXES`` or ``MASKS``, what is going to be compared. As in COCO's tools the first result decides what all
             have: with a box, boxes are compared as they are, masks are drawn from boxes where there are none, and areas
             are those of boxes; without, boxes are drawn around masks, and areas are pixels.
@@ -189,27 +207,22 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         UserError: the file cannot be read, is none of results, or names images that the annotations do not have.
     """
     path = os.fspath(path)
-    position = {own: place for place, own in enumerate(annotations.image_ids)}
-    label = {own: place for place, own in enumerate(annotations.category_ids)}
     images, labels, scores, shapes = array("q"), array("q"), array("d"), _Shapes(annotations, kind)
     unknown: dict[Id, int] = {}  # images that the annotations do not have -> their first result
     try:
-        lists = elements(path, {"": _Result})
-        if "" not in lists:
-            raise UserError(
-                f"{path}: expected a list of results, found an object, as annotations are; results are "
-                '[{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.5}, ...]'
-            )
-        for number, result, *_ in lists[""]:
+        found, named = _elements_of(path), match_names(path, annotations)
+        for number, result, *_ in found:
             refused = f"{path}: result {number} has"
+            named.require_plain(path, number, result)
             if not -LARGEST < result.score < LARGEST:
                 raise UserError(f"{refused} score {result.score}: expected a finite number")
-            own = _id(refused, "image_id", result.image_id)
-            if own not in position:
+            own, category = (_id(refused, name, getattr(result, name)) for name in ("image_id", "category_id"))
+            image = named.image(result, own)
+            if image is None:
                 unknown.setdefault(own, number)
                 continue
-            images.append(position[own])
-            labels.append(label.get(_id(refused, "category_id", result.category_id), -1))
+            images.append(image)
+            labels.append(named.label(result, category))
             scores.append(result.score)
             try:
                 shapes.add(images[-1], result)
@@ -222,7 +235,7 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
     if unknown:
         own, number = next(iter(unknown.items()))
         told = f"{count(len(unknown), 'image')} of its results are not in {annotations.path}"
-        raise UserError(f"{path}: {told}, as image_id {own!r} of result {number}{_hint(own, position)}")
+        raise UserError(f"{path}: {told}, as image_id {own!r} of result {number}{_hint(own, named.of_image_id)}")
     order, of_rows = np.argsort(images, kind="stable"), np.array(labels)
     if shapes.has_boxes:
         _require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[np.array(images, int)])
@@ -233,9 +246,25 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         np.array(scores)[order],
         of_rows[order],
         [shapes.masks[row] for row in order.tolist()] if kind == MASKS else None,
-        np.searchsorted(np.array(images)[order], np.arange(len(position) + 1)),
-        _notices(path, of_rows, kind == MASKS and bool(shapes.has_boxes)),
+        np.searchsorted(np.array(images)[order], np.arange(len(annotations.image_ids) + 1)),
+        [*named.notices, *_notices(path, of_rows, kind == MASKS and bool(shapes.has_boxes), named.unknown)],
+        named.matched,
     )
+
+
+def _elements_of(path: str) -> Iterator[JsonElement]:
+    """The results in a file, see ``coco_files.elements``.
+
+    Raises:
+        UserError: it is no list.
+    """
+    lists = elements(path, {"": _Result})
+    if "" not in lists:
+        raise UserError(
+            f"{path}: expected a list of results, found an object, as annotations are; results are "
+            '[{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.5}, ...]'
+        )
+    return lists[""]
 
 
 def _require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
@@ -276,10 +305,11 @@ def _hint(own: Id, known: Iterable[Id]) -> str:
     return f"; it is {kinds[0]}, and ids of images are {kinds[1]} there, such as {example!r}"
 
 
-def _notices(path: str, labels: np.ndarray, have_boxes_too: bool) -> list[str]:
+def _notices(path: str, labels: np.ndarray, have_boxes_too: bool, names: Sequence[str]) -> list[str]:
     notices, unknown = [], int((labels < 0).sum())
     if unknown:
-        notices.append(f"{path}: {count(unknown, 'result')} of categories that are not listed: left out")
+        shown = f", as {shorten(', '.join(names[:3]))}" if names else ""
+        notices.append(f"{path}: {count(unknown, 'result')} of categories that are not listed{shown}: left out")
     if not len(labels):
         notices.append(f"{path}: no results in it")
     elif have_boxes_too:
@@ -292,6 +322,8 @@ class _Result(msgspec.Struct, gc=False):
     image_id: int | float | str
     category_id: int | float | str
     score: float
+    file_name: Any = None
+    category_name: Any = None
     bbox: list[float] | None = None
     segmentation: Any = None
 

@@ -65,6 +65,7 @@ def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) ->
         np.cumsum([0, *(len(one.labels) for one in found)]),
         list(dataset.notices),
         file_names=[dataset.identity(index) for index in order],
+        own_names=list(map(str, dataset.class_names or ())),
     )
 
 

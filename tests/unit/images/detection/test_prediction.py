@@ -1,0 +1,115 @@
+"""Files of results that ``predict`` writes: the names in them, and ids of a file of annotations."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import small_detections
+
+from paddlevit_dist import UserError
+from paddlevit_dist import settings as config
+from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.tasks.prediction import Entry, TrainedMeta
+from paddlevit_dist.tasks.task import make_task
+
+NAMES = ("cat", "dog", "owl")
+FOUND = Detections(
+    np.array([[1, 2, 5, 9], [0, 0, 3, 3], [4, 4, 6, 8]], np.float32),
+    np.array([0.9, 0.6, 0.2], np.float32),
+    np.array([2, 0, 1]),
+)
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return config.load([*small_detections.SHAPES, "-eval", "-pretrained=x"]).values
+
+
+@pytest.fixture
+def opened(settings, tmp_path):
+    """A task that knows its classes, and images of one name in two folders."""
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        Image.new("RGB", (12, 10)).save(tmp_path / folder / "1.png")
+    task = make_task(settings)
+    task.set_up_from(TrainedMeta(3, NAMES, {}, {"classes": [*NAMES], "category ids": [3, 7, 8]}))
+    return task, task.open_inputs([str(tmp_path / "x"), str(tmp_path / "y")], tmp_path)
+
+
+def annotations_in(folder, images=("y/1.png", "x/1.png", "x/2.png"), categories=("owl", "bird", "Cat", "dog")):
+    """A file without annotations: ids of images are texts, of categories tens."""
+    content = {
+        "images": [{"id": f"i{number}", "file_name": name} for number, name in enumerate(images)],
+        "categories": [{"id": 10 * number, "name": name} for number, name in enumerate(categories, 1)],
+    }
+    (folder / "a.json").write_text(json.dumps(content))
+    return str(folder / "a.json")
+
+
+def written(task, samples, folder):
+    writer = task.prediction_writer(folder, samples)
+    entries = [Entry(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in range(len(samples))]
+    lines = writer.finish(entries)
+    return json.loads((folder / "results.json").read_text()), lines
+
+
+def test_results_name_image_and_category(opened, tmp_path):
+    results, _ = written(*opened, tmp_path)
+    assert [one["image_id"] for one in results] == [1, 1, 1, 2, 2, 2]  # both files are called 1
+    assert [one["file_name"] for one in results] == 3 * [str(tmp_path / "x/1.png")] + 3 * [str(tmp_path / "y/1.png")]
+    assert [(one["category_id"], one["category_name"]) for one in results[:3]] == [(8, "owl"), (3, "cat"), (7, "dog")]
+
+
+def test_numbers_in_place_of_names_are_no_names(opened, tmp_path):
+    task, samples = opened
+    task.set_up_from(TrainedMeta(3, ("cat",)))
+    results, _ = written(task, samples, tmp_path)
+    assert all("file_name" in one and "category_name" not in one for one in results)
+    with pytest.raises(UserError, match="do not name their classes: add -class_names"):
+        task.take_ids(annotations_in(tmp_path), samples)
+
+
+def test_ids_are_taken_from_annotations_by_names(opened, tmp_path):
+    task, samples = opened
+    lines = task.take_ids(annotations_in(tmp_path), samples)
+    assert len(lines) == 1 and lines[0].endswith("2 images and 3 of 3 categories found by name")
+    results, said = written(task, samples, tmp_path)
+    assert [one["image_id"] for one in results] == 3 * ["i1"] + 3 * ["i0"]
+    assert [one["category_id"] for one in results[:3]] == [10, 30, 40]
+    assert said[-1].endswith("the images' ids are those of -annotations")
+
+
+def test_boxes_of_categories_that_annotations_do_not_have_are_in_no_file_of_results(opened, tmp_path):
+    task, samples = opened
+    _, note = task.take_ids(annotations_in(tmp_path, categories=("dog", "owl")), samples)
+    assert "does not have cat" in note
+    results, _ = written(task, samples, tmp_path)
+    assert [one["category_id"] for one in results] == 2 * [20, 10]
+
+
+def test_of_two_categories_of_one_name_the_learnt_id_decides(settings, opened, tmp_path):
+    task, samples = make_task(settings), opened[1]
+    task.set_up_from(TrainedMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 30]}))
+    file = annotations_in(tmp_path, categories=("cat", "dog", "dog"))
+    task.take_ids(file, samples)
+    results, _ = written(task, samples, tmp_path)
+    assert [one["category_id"] for one in results[:2]] == [10, 30]
+    task.set_up_from(TrainedMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 5]}))
+    with pytest.raises(UserError, match="dog can be several categories"):
+        task.take_ids(file, samples)
+
+
+@pytest.mark.parametrize(
+    "images, categories, part",
+    [
+        (["x/1.png"], NAMES, "1 of 2 images are not in"),
+        (["1.png"], NAMES, "would both be the image with id 'i0'"),
+        (["y/1.png", "x/1.png"], ["bird"], "no category is in"),
+        (["y/1.png", "x/1.png"], ["Cat", "CAT"], "cat can be several categories"),
+    ],
+)
+def test_annotations_of_something_else_are_refused(opened, tmp_path, images, categories, part):
+    with pytest.raises(UserError, match=part) as error:
+        opened[0].take_ids(annotations_in(tmp_path, images, categories), opened[1])
+    assert "\n" not in str(error.value) and str(error.value).startswith("predict -annotations: ")

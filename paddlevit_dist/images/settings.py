@@ -68,7 +68,7 @@ class Data(every_run.Data):
     EXIF_ROTATE: bool | None = key(
         False,
         "turn images as their EXIF orientation says; None, which is the default for detection: only where boxes were "
-        "drawn on turned images, as those of yolo and of files that do not say how large images are",
+        "drawn on turned images, as those of yolo, and of files that say no sizes of images or those of turned ones",
     )
     MAX_PIXELS: int = key(89_478_485, "a larger image counts as unreadable", AT_LEAST_1)
 

@@ -18,11 +18,13 @@ from tqdm import tqdm
 
 from ...runtime.errors import UserError
 from ...runtime.files import read_regular
-from ..data.odd_data import OddData
+from ..data.odd_data import OddData, count
 
 _LARGEST_ID = 2**53  # ids pass through programs that keep numbers as floats
 _LARGEST_SIDE = 2**31 - 1
 _NUMBER = re.compile("0|-?[1-9][0-9]{0,15}")  # a text that only one number is written as
+_SHARES_SLACK, _SMALLEST_IMAGE = 0.05, 8  # shares may pass 0 and 1; an image of few pixels may have such boxes
+_FEWEST_BEYOND = 0.25  # of boxes anywhere in an image, three quarters
 LARGEST = 1e300  # sums of larger numbers may no longer be finite
 _EXPECTED = "expected annotations in COCO's format: an object with images, annotations and categories"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -341,6 +343,30 @@ def file_name(entry: Image) -> str | None:
     if not isinstance(name, str) or not name or "\0" in name:
         return None
     return name.replace("\\", "/")
+
+
+def require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
+    """Refuse boxes that can hardly be x, y, width, height in pixels: all are shares of an image, or all are corners
+    inside of their images, of which a quarter would, as sides, end a tenth of the image beyond it.
+
+    Args:
+        boxes: float64 (n, 4).
+        sizes: int64 (n, 2), height and width of their images; 0 where they are not known.
+    Raises:
+        UserError: says what they look like.
+    """
+    known = (sizes > 0).all(axis=1)
+    boxes, sizes = boxes[known], sizes[known, ::-1]  # width and height
+    if not len(boxes):
+        return
+    said = f"{path}: bbox is x, y, width, height in pixels, and all of the {len(boxes):,}"
+    if boxes.min() >= -_SHARES_SLACK and boxes.max() <= 1 + _SHARES_SLACK and sizes.min() > _SMALLEST_IMAGE:
+        raise UserError(f"{said} are shares of the images from 0 to 1: multiply by width and height")
+    are_corners = (boxes[:, 2:] >= boxes[:, :2]).all() and (boxes[:, 2:] <= sizes * 1.02 + 1).all()
+    beyond = (boxes[:, :2] + boxes[:, 2:] > sizes * 1.1).any(axis=1)
+    if are_corners and beyond.mean() >= _FEWEST_BEYOND:
+        told = f"as sides {count(int(beyond.sum()), 'box')} would end beyond the image"
+        raise UserError(f"{said} look like corners x0, y0, x1, y1 ({told}): write x0, y0, x1 - x0, y1 - y0")
 
 
 def in_order(ids: Iterable[Id]) -> list[Id]:

@@ -15,10 +15,9 @@ from ....tasks.dataset import require_split
 from ...data.annotated_files import image_names
 from ...data.box_layouts import is_coco, json_files, says
 from ...data.formats import SPLIT_WORDS, folder_paths
-from ...data.odd_data import OddData
 from ...data.reading import SPLITS, existing_folder
 from ...run_lengths import outline
-from ..coco_files import CocoFile, Image, elements, file_name, segmentation_at
+from ..coco_files import CocoFile, Image, elements, file_name, require_sides, segmentation_at
 from ..settings import DetectionSettings
 from .indexed_images import (
     IMAGE,
@@ -36,7 +35,6 @@ _LAYOUT = (
     "one such file and folder for each split (DATA.TRAIN_ANNOTATIONS and so on name them)"
 )
 _LOOKED_AT = 40  # images, to find their folder
-_SLACK = 0.01  # of shares: rounding
 
 
 class Coco(IndexedImages):
@@ -254,7 +252,9 @@ def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str]
     ids = np.array([one.id for one in coco.images])
     coco.odd.note_all("image", "whose file another one has too", ids[first[of_path] != np.arange(len(ids))])
     images, sizes = np.zeros(len(ids), IMAGE), coco.sizes
-    is_turned, unknown, told = fill_in(sizes, lambda row: os.path.join(folder, os.fsdecode(paths[row])), turned)
+    is_turned, unknown, told = fill_in(
+        sizes, lambda row: os.path.join(folder, os.fsdecode(paths[row])), turned, file, coco.odd
+    )
     images["id"], images["height"], images["width"] = ids, sizes[:, 0], sizes[:, 1]
     coco.odd.note_all("image", f"without height or width: both were measured{told}", ids[unknown])
     objects = np.zeros(len(coco.numbers), OBJECT)
@@ -263,7 +263,7 @@ def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str]
     for field, column in zip(("id", "label", "is_crowd", "bytes", "start"), coco.columns()):
         objects[field] = column
     objects, owners = objects[coco.kept], np.array(coco.owners)[coco.kept]
-    _note_odd_boxes(coco.odd, objects, images[owners])
+    _check_boxes(coco, objects, images[owners])
     has_masks = bool((objects["bytes"] > 0).any())
     if has_masks:
         coco.odd.note_all("object", "without a mask: the box is taken", objects["id"][objects["bytes"] == 0])
@@ -294,19 +294,19 @@ def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> by
     return path
 
 
-def _note_odd_boxes(odd: OddData, objects: np.ndarray, images: np.ndarray) -> None:
-    """Boxes that lie outside of their images, and those that all look as other programs write them."""
+def _check_boxes(coco: CocoFile, objects: np.ndarray, images: np.ndarray) -> None:
+    """Note boxes that lie outside of their images, or that all could be corners.
+
+    Raises:
+        UserError: they can hardly be x, y, width, height in pixels.
+    """
     objects, images = (rows[(objects["box"][:, 2:] > 0).all(axis=1)] for rows in (objects, images))
-    if not len(objects):
-        return
-    ids, low, sides = objects["id"], objects["box"][:, :2], objects["box"][:, 2:]
+    require_sides(coco.file, objects["box"], np.stack([images["height"], images["width"]], axis=1).astype(np.int64))
+    odd, ids, low, sides = coco.odd, objects["id"], objects["box"][:, :2], objects["box"][:, 2:]
     high, limits = low + sides, np.stack([images["width"], images["height"]], axis=1)
     outside = (high <= 0).any(axis=1) | (low >= limits).any(axis=1)
     beyond = (low < -1).any(axis=1) | (high > limits + 1).any(axis=1)
-    if high.max() <= 1.0 + _SLACK and limits.min() > 2:
-        text = "with a box inside the first pixel, as all have: COCO's are in pixels, not shares of the image"
-        odd.note_all("object", text, ids)
-    elif beyond.any() and (sides > low).all() and (sides <= limits + 1).all():
+    if beyond.any() and (sides > low).all() and (sides <= limits + 1).all():
         text = "with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height"
         odd.note_all("object", text, ids)
     odd.note_all("object", "with a box outside the image: not learnt", ids[outside])

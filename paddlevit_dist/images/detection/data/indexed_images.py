@@ -21,11 +21,12 @@ from ....data.path_index import PathIndex, ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import map_array
 from ...data.inspection import in_threads
+from ...data.odd_data import OddData
 from ...data.reading import Reading, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
 from .detection_dataset import Annotations, DetectionDataset, told
 from .transforms import Size
 
-VERSION = 4
+VERSION = 5
 IMAGE = np.dtype([("id", "<i8"), ("height", "<i4"), ("width", "<i4"), ("first", "<i8")])
 OBJECT = np.dtype(
     [
@@ -293,26 +294,75 @@ def _names_in(folder: str) -> set[str]:
         return set()
 
 
-def fill_in(sizes: np.ndarray, file: Callable[[int], str], configured: bool | None) -> tuple[bool, np.ndarray, str]:
-    """Measure the images of which nobody has said how large they are.
+_PROVING = 300  # images whose sizes are compared with their files, in equal steps
+
+
+def fill_in(
+    sizes: np.ndarray, file: Callable[[int], str], configured: bool | None, source: str, odd: OddData
+) -> tuple[bool, np.ndarray, str]:
+    """Decide whether boxes are on images as their EXIF orientation turns them, and measure the images of which nobody
+    has said how large they are.
 
     Args:
         sizes: int64 (images, 2), height and width; what is not positive is filled in.
         file: of each image.
-        configured: DATA.EXIF_ROTATE.
+        configured: DATA.EXIF_ROTATE; None: boxes are on the images that have the sizes which are said. Where no size
+            is said, nobody wrote down those of the stored images, and boxes are on turned ones.
+        source: says the sizes, for messages.
+        odd: is told of sizes that are those of turned images.
     Returns:
-        Whether boxes are taken to be drawn on images as their EXIF orientation turns them: they are where no size is
-        said, for nobody wrote down those of the stored images; where some are said, these decide for all. Which
-        images were measured. What to tell of that.
+        Whether boxes are taken to be drawn on images as their EXIF orientation turns them. Which images were measured.
+        What to tell of that.
+    Raises:
+        UserError: images and their sizes prove another view than ``configured``, or both views.
     """
     unknown = np.flatnonzero((sizes <= 0).any(axis=1))
-    if configured is not None or len(unknown) == len(sizes):
-        is_turned, told = configured is not False, ""
-    else:
-        is_turned = False
-        told = " as stored, like those whose size is said (DATA.EXIF_ROTATE true: as EXIF turns them)"
+    is_turned, told = configured is not False, ""
+    if len(unknown) < len(sizes):
+        proofs = _proofs(sizes, file)
+        is_turned = _decide_view(proofs, configured, source)
+        like = f", like those whose size is said (DATA.EXIF_ROTATE {str(not is_turned).lower()} decides otherwise)"
+        told = f" as {'EXIF turns them' if is_turned else 'stored'}{like}" if configured is None else ""
+        if configured is None:
+            odd.note_all("image", "whose size is said as EXIF turns it: all are turned", proofs[1])
     sizes[unknown] = measure([file(row) for row in unknown.tolist()], is_turned)
     return is_turned, unknown, told
+
+
+def _decide_view(proofs: tuple[list[str], list[str]], configured: bool | None, source: str) -> bool:
+    """Whether boxes are on turned images.
+
+    Args:
+        proofs: images whose size is said as they are stored, and as they are turned.
+    Raises:
+        UserError: see ``fill_in``.
+    """
+    stored, turned = proofs
+    if configured is None and stored and turned:
+        raise UserError(
+            f"{source} says the sizes of some images as they are stored, as of {stored[0]}, and of some as EXIF turns "
+            f"them, as of {turned[0]}: correct the sizes, or DATA.EXIF_ROTATE says which are right"
+        )
+    is_turned = bool(turned) if configured is None else configured
+    if (stored or turned) and not (turned if is_turned else stored):
+        said = f"as EXIF turns them, as of {turned[0]}" if turned else f"as they are stored, as of {stored[0]}"
+        raise UserError(
+            f"DATA.EXIF_ROTATE {str(is_turned).lower()}: {source} says the sizes of images {said}: leave it out"
+        )
+    return is_turned
+
+
+def _proofs(sizes: np.ndarray, file: Callable[[int], str]) -> tuple[list[str], list[str]]:
+    """Compare sizes that are said with images that EXIF turns by a quarter: which images have the said size as they
+    are stored, and which as they are turned."""
+    said = np.flatnonzero((sizes > 0).all(axis=1) & (sizes[:, 0] != sizes[:, 1]))
+    rows = said[:: max(1, -(-len(said) // _PROVING))]
+    files = [file(row) for row in rows.tolist()]
+    stored, turned = measure_both(files)
+    lies = (stored != turned).any(axis=1)
+    fits = (np.flatnonzero(lies & (sizes[rows] == measured).all(axis=1)) for measured in (stored, turned))
+    as_stored, as_turned = ([files[row] for row in found.tolist()] for found in fits)
+    return as_stored, as_turned
 
 
 def measure(files: Sequence[str], turned: bool) -> np.ndarray:
@@ -321,17 +371,23 @@ def measure(files: Sequence[str], turned: bool) -> np.ndarray:
     Args:
         turned: as its EXIF orientation says; else as it is stored.
     """
+    return measure_both(files)[int(turned)]
 
-    reading = Reading(turned, max_pixels=2**31)
 
-    def size(files: list[str], index: int) -> Size:
+def measure_both(files: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The same of images as they are stored, and as their EXIF orientation turns them."""
+
+    reading = Reading(True, max_pixels=2**31)
+
+    def size(files: list[str], index: int) -> tuple[int, int, int, int]:
         try:
             with open_image(read_file(files[index]), files[index], reading) as image:
                 width, height = image.size
-                lies = turned and orientation(image) in (5, 6, 7, 8)
+                lies = orientation(image) in (5, 6, 7, 8)
         except UnreadableImage:
-            return 0, 0
-        return (width, height) if lies else (height, width)
+            return 0, 0, 0, 0
+        return (height, width, width, height) if lies else (height, width, height, width)
 
     sizes = in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
-    return np.array(list(sizes), np.int64).reshape(-1, 2)
+    both = np.array(list(sizes), np.int64).reshape(-1, 4)
+    return both[:, :2], both[:, 2:]

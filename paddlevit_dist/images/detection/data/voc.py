@@ -234,7 +234,7 @@ def _read(
             paths[position] = os.path.join(part.images, _image(stem, tree, images[part.images]))
             sizes[position] = _side(tree, "height"), _side(tree, "width")
             found[position] = _objects(file, tree, known, 1 if corners == PIXELS else 0, odd)
-    is_turned, unknown, told = fill_in(sizes, paths.__getitem__, turned)
+    is_turned, unknown, told = fill_in(sizes, paths.__getitem__, turned, root, odd)
     odd.note_all("image", f"without a size in the XML file: measured{told}", [paths[row] for row in unknown])
     for path, size, rows in zip(paths, sizes, found):
         low, high = rows["box"][:, :2], rows["box"][:, :2] + rows["box"][:, 2:]

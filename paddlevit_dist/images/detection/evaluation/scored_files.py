@@ -23,6 +23,7 @@ from ..coco_files import (
     elements,
     file_name,
     in_order,
+    require_sides,
     segmentation_at,
     short,
 )
@@ -30,9 +31,6 @@ from ..detections import BOXES, MASKS
 from .accumulation import GrowingTable, MatchTable
 from .matching import BoxGroundTruth, Candidates, Masks, match_found
 from .named_results import match_names
-
-_SHARES_SLACK, _SMALLEST_IMAGE = 0.05, 8  # shares may pass 0 and 1; an image of few pixels may have such boxes
-_FEWEST_BEYOND = 0.25  # of boxes anywhere in an image, three quarters
 
 
 class AnnotationFile(NamedTuple):
@@ -105,6 +103,8 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
     images = np.argsort(places)[np.array(coco.owners)[kept]] if len(kept) else kept
     order = kept[np.argsort(images, kind="stable")]
     boxes, areas = np.array(coco.boxes).reshape(-1, 4)[order], np.array(coco.areas)[order]
+    has_area = (boxes[:, 2:] > 0).all(axis=1)
+    require_sides(coco.file, boxes[has_area], coco.sizes[np.array(coco.owners, int)[order]][has_area])
     masks = _masks(coco, order, boxes) if kind == MASKS else None
     missing = np.flatnonzero(np.isnan(areas))
     areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [area_of(masks[row]) for row in missing]
@@ -238,7 +238,7 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         raise UserError(f"{path}: {told}, as image_id {own!r} of result {number}{_hint(own, named.of_image_id)}")
     order, of_rows = np.argsort(images, kind="stable"), np.array(labels)
     if shapes.has_boxes:
-        _require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[np.array(images, int)])
+        require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[np.array(images, int)])
     return ResultFile(
         path,
         np.array(shapes.boxes).reshape(-1, 4)[order],
@@ -265,28 +265,6 @@ def _elements_of(path: str) -> Iterator[JsonElement]:
             '[{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.5}, ...]'
         )
     return lists[""]
-
-
-def _require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
-    """Refuse results that can hardly be x, y, width, height in pixels: all are shares of an image, or all are corners
-    inside of their images, of which a quarter would, as sides, end a tenth of the image beyond it.
-
-    Args:
-        boxes: float64 (n, 4).
-        sizes: int64 (n, 2), height and width of their images; 0 where they are not known.
-    """
-    known = (sizes > 0).all(axis=1)
-    boxes, sizes = boxes[known], sizes[known, ::-1]  # width and height
-    if not len(boxes):
-        return
-    said = f"{path}: bbox is x, y, width, height in pixels, and all of the {len(boxes):,}"
-    if boxes.min() >= -_SHARES_SLACK and boxes.max() <= 1 + _SHARES_SLACK and sizes.min() > _SMALLEST_IMAGE:
-        raise UserError(f"{said} are shares of the images from 0 to 1: multiply by width and height")
-    are_corners = (boxes[:, 2:] >= boxes[:, :2]).all() and (boxes[:, 2:] <= sizes * 1.02 + 1).all()
-    beyond = (boxes[:, :2] + boxes[:, 2:] > sizes * 1.1).any(axis=1)
-    if are_corners and beyond.mean() >= _FEWEST_BEYOND:
-        told = f"as sides {count(int(beyond.sum()), 'box')} would end beyond the image"
-        raise UserError(f"{said} look like corners x0, y0, x1, y1 ({told}): write x0, y0, x1 - x0, y1 - y0")
 
 
 def _id(refused: str, name: str, value: Any) -> Id:

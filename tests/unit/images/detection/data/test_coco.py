@@ -95,15 +95,10 @@ ODD = {
     "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image: not learnt", 1),
     "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that reaches beyond the image", 1),
     "text for numbers": ([annotation("5", "11", BOX, "7")], "1 number written as text or with a point (image_id", 1),
-    "shares": (
-        [annotation(1, 11, [0.1, 0.2, 0.5, 0.5]), annotation(2, 12, [0.5, 0.5, 0.5, 0.5])],
-        "2 objects with a box inside the first pixel, as all have: COCO's are in pixels",
-        2,
-    ),
     "corners": (
-        [annotation(1, 11, [20, 10, 30, 20]), annotation(2, 12, [1, 2, 5, 9])],
-        "2 objects with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height",
-        2,
+        [annotation(1, 11, [20, 10, 30, 20]), *(annotation(number, 12, [1, 2, 5, 9]) for number in range(2, 6))],
+        "5 objects with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height",
+        5,
     ),
     "area missing": (
         [annotation(1, 11, BOX, area=None)],
@@ -120,7 +115,7 @@ ODD = {
     "point": ([annotation(1.0, 11.0, BOX)], "1 number written as text or with a point (image_id", 1),
     "text for a crowd": ([annotation(1, 11, BOX, iscrowd="1")], "1 number written as text or with a point (iscrowd", 1),
 }
-ONLY_TRAINING = ("outside", "beyond", "shares", "corners")  # notes of what is learnt, which needs the sizes of images
+ONLY_TRAINING = ("outside", "beyond", "corners")  # notes of what is learnt, which needs the sizes of images
 
 
 @pytest.mark.parametrize("case", ODD)
@@ -136,6 +131,23 @@ def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
     evaluated = read_annotations(path)
     assert len(evaluated.truth.labels) == kept
     assert any(notice in line for line in evaluated.notices) == (case not in ONLY_TRAINING), evaluated.notices
+
+
+@pytest.mark.parametrize(
+    "boxes, part",
+    [
+        ([[0.1, 0.2, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]], "all of the 2 are shares of the images from 0 to 1"),
+        ([[20, 10, 30, 20], [1, 2, 5, 9]], "look like corners x0, y0, x1, y1 (as sides 1 box would end beyond the"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], [annotation(9, 13, [0, 0, 0, 0]), annotation(10, 99, [9, 9, 9, 9])]])
+def test_boxes_that_all_are_shares_or_corners_are_refused(tmp_path, cache, boxes, part, more):
+    """In training as in an evaluation; boxes without an area, and those of no image, do not count."""
+    path = write_coco(tmp_path, [*(annotation(number, 11, box) for number, box in enumerate(boxes, 1)), *more])
+    assert part in refused_by(Coco, tmp_path, cache)
+    with pytest.raises(UserError) as error:
+        read_annotations(path)
+    assert part in str(error.value) and str(error.value).startswith(str(path))
 
 
 WRONG = {
@@ -345,15 +357,65 @@ def test_images_that_the_file_does_not_name_are_told(tmp_path, cache):
     assert line in opened(tmp_path, cache).notices
 
 
-def test_exif_turned_images_are_told_and_turned_where_asked(tmp_path, cache):
-    write_coco(tmp_path, [annotation(1, 5, BOX)], images=[{"id": 5, "file_name": "a.jpg", "height": 30, "width": 20}])
+def write_lying(root, sizes):
+    """Images that are stored as 20 x 30 pixels (height x width) and turned by EXIF, of which a file says ``sizes``."""
     exif = Image.Exif()
     exif[0x0112] = 6
-    write_image(tmp_path / "train2017" / "a.jpg", 20, 30, exif=exif)
-    with pytest.raises(UserError, match=r"has 30 x 20 pixels .* says 20 x 30; .*try DATA.EXIF_ROTATE true"):
-        opened(tmp_path, cache)
-    samples = opened(tmp_path, cache, "DATA.EXIF_ROTATE", "true")
+    for number in range(len(sizes)):
+        write_image(root / "train2017" / f"{number}.jpg", 20, 30, exif=exif)
+    images = [
+        {"id": number + 1, "file_name": f"{number}.jpg", **({"height": size[0], "width": size[1]} if size else {})}
+        for number, size in enumerate(sizes)
+    ]
+    write_coco(root, [annotation(1, 1, BOX)], images=images)
+
+
+STORED, TURNED, SQUARE = (20, 30), (30, 20), (20, 20)
+
+
+@pytest.mark.parametrize(
+    "sizes, expected",
+    [
+        ([TURNED, TURNED], (20, 30)),
+        ([STORED, STORED], (30, 20)),
+        ([TURNED, None], (20, 30)),
+        ([STORED, None], (30, 20)),
+        ([None, None], (20, 30)),
+    ],
+)
+def test_sizes_prove_whether_exif_turns_images(tmp_path, cache, sizes, expected):
+    write_lying(tmp_path, sizes)
+    samples = opened(tmp_path, cache)
+    assert [samples.dataset.read(index)[0].size for index in range(2)] == [expected] * 2
+    told = [line for line in samples.notices if "whose size is said as EXIF turns it: all are turned" in line]
+    assert len(told) == (TURNED in sizes)
+
+
+@pytest.mark.parametrize(
+    "sizes, words, part",
+    [
+        ([TURNED, STORED], [], "1.jpg, and of some as EXIF turns them, as of "),
+        (
+            [TURNED, TURNED],
+            ["DATA.EXIF_ROTATE", "false"],
+            "DATA.EXIF_ROTATE false: .* as EXIF turns them, as of .*0.jpg",
+        ),
+        ([STORED, None], ["DATA.EXIF_ROTATE", "true"], "DATA.EXIF_ROTATE true: .* as they are stored, as of .*0.jpg"),
+        ([SQUARE, (30, 31)], [], "has 30 x 20 pixels"),
+    ],
+)
+def test_sizes_that_contradict_exif_are_refused(tmp_path, cache, sizes, words, part):
+    write_lying(tmp_path, sizes)
+    with pytest.raises(UserError, match=part):
+        opened(tmp_path, cache, *words)
+
+
+def test_where_sizes_prove_both_views_a_key_says_which_are_right(tmp_path, cache):
+    write_lying(tmp_path, [TURNED, STORED])
+    samples = opened(tmp_path, cache, "DATA.EXIF_ROTATE", "true", "DATA.ON_BAD_SAMPLE", "skip")
     assert samples.dataset.read(0)[0].size == (20, 30)
+    with pytest.raises(UserError, match=r"try DATA.EXIF_ROTATE false"):
+        samples.dataset.read(1)
 
 
 def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_where_asked(tmp_path, cache):

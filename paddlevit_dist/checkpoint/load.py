@@ -15,6 +15,7 @@ from ..registry import MODELS
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.model import contract_of
+from .class_rows import AXIS_OF_OUTPUTS, ClassNames, follow_names
 from .content import about_of, is_of_a_run, settings_beside
 from .weights import Weights, given_weights, read_weights
 
@@ -39,8 +40,6 @@ _APART = re.compile(
     r"(?:^|\.)(?:(?:text_model|text_projection|visual_projection|pooler)\.|logit_(?:scale|bias)$)"
 ).search
 
-_AXIS_OF_OUTPUTS = {2: 1, 4: 0}  # of the weight of a linear layer and of a convolution, by its number of axes
-
 
 @dataclass
 class LoadReport:
@@ -55,6 +54,8 @@ class LoadReport:
         missing: of the model, but absent from the source or of a shape that does not fit: unchanged.
         unexpected: in the source, but not of the model.
         shapes: name -> (shape in the source, shape in the model); None where it does not exist.
+        classes_by_name: where rows of the classifier followed names: how many of the model's classes have rows of the
+            source, and how many classes it has; None: rows kept their places.
         loaded_fraction: share of the model's numbers that were loaded, excluding the re-initialised ones.
         notices: anything unusual, such as values that are not finite.
     """
@@ -67,6 +68,7 @@ class LoadReport:
     missing: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     shapes: dict[str, tuple[Shape | None, Shape | None]] = field(default_factory=dict)
+    classes_by_name: tuple[int, int] | None = None
     loaded_fraction: float = 0.0
     notices: list[str] = field(default_factory=list)
 
@@ -80,6 +82,11 @@ class LoadReport:
             share = f"{used} of {used + len(self.unexpected)} entries of the source used"
         head = f"loaded {len(self.loaded)} of {total} ({share})"
         parts = []
+        if self.classes_by_name is not None:
+            matched, classes = self.classes_by_name
+            parts.append(
+                f"{matched:,} of {classes:,} classes by name" + (", the rest new" if matched < classes else "")
+            )
         if self.reinitialised:
             parts.append(f"re-initialised {_some(self.reinitialised, 4)}")
         if self.resized:
@@ -115,7 +122,7 @@ class LoadReport:
             ]
 
         kinds = ("resized", "reinitialised", "missing", "unexpected")
-        names = ("source", "origin", "loaded_fraction", "loaded", *kinds, "notices")
+        names = ("source", "origin", "loaded_fraction", "loaded", "classes_by_name", *kinds, "notices")
         told = {name: entries(vars(self)[name]) if name in kinds else vars(self)[name] for name in names}
         return json.dumps(told, indent=1)
 
@@ -133,6 +140,7 @@ def load_weights(
     allow_unused: bool = False,
     part: str | None = None,
     sha256: str | None = None,
+    class_names: ClassNames | None = None,
 ) -> LoadReport:
     """Copy weights into ``model``; its dtype stays, and nothing is changed if an error is raised.
 
@@ -150,6 +158,7 @@ def load_weights(
         allow_unused: something may be left all the same.
         part: the entry to use in a source that has several, such as "model_ema".
         sha256: of the content of an address, in hexadecimal; ``#sha256=...`` after the address means the same.
+        class_names: by which rows of the classifier follow their classes; None: they keep their places.
 
     Raises:
         UserError: the source cannot be read, or does not fit well enough, or has a batch norm's weights without its
@@ -158,7 +167,7 @@ def load_weights(
     weights = _weights_of(source, part, sha256)
     state, origin, notices = _in_our_names_and_layout(model, weights)
     report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
-    values = _plan(model, state, report)
+    values = _plan(model, state, report, class_names)
     if strict:
         _require_everything(report, contract_of(model).classes_of_outputs)
         unused = [name for name in report.unexpected if not _APART(name)]
@@ -225,13 +234,20 @@ def layout_of_owner(owner: str, weights: Weights) -> bool:
     return _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
 
 
-def _plan(model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadReport) -> dict[str, np.ndarray]:
+def _plan(
+    model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadReport, class_names: ClassNames | None = None
+) -> dict[str, np.ndarray]:
     """Fill the report and return the arrays to assign, without touching the model."""
     targets, contract = model.state_dict(), contract_of(model)
-    fitting: dict[str, np.ndarray] = {}
+    followed = None if class_names is None else follow_names(contract, class_names, state, targets)
+    by_name = frozenset() if followed is None else followed.names
+    fitting: dict[str, np.ndarray] = {} if followed is None else dict(followed.values)
+    report.classes_by_name = None if followed is None else (followed.matched, followed.classes)
     for name, target in targets.items():
         shape, value = tuple(target.shape), state.get(name)
         report.shapes[name] = (None if value is None else value.shape, shape)
+        if name in by_name:
+            continue
         if value is not None and value.shape != shape:
             value = contract.resize_parameter(name, value)
         if value is not None and value.shape == shape:
@@ -244,7 +260,9 @@ def _plan(model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadR
     fitting = {name: value for name, value in fitting.items() if name not in report.reinitialised}
 
     report.loaded = list(fitting)
-    report.resized = [name for name, value in fitting.items() if value.shape != state[name].shape]
+    report.resized = [
+        name for name, value in fitting.items() if value.shape != state[name].shape and name not in by_name
+    ]
     report.notices += contract.notices_of_resized(report.resized)
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialised]
     report.unexpected = [name for name in state if name not in targets and not name.endswith(_NO_WEIGHTS)]
@@ -274,7 +292,7 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
         reasons.append(f"its classifier does not fit: {_describe(report, report.reinitialised)}")
     for name in report.reinitialised:
         source_shape, model_shape = report.shapes[name]
-        axis = _AXIS_OF_OUTPUTS.get(len(source_shape or ()))
+        axis = AXIS_OF_OUTPUTS.get(len(source_shape or ()))
         if source_shape and model_shape and axis is not None and source_shape[axis] != model_shape[axis]:
             theirs, ours = classes_of_outputs(source_shape[axis]), classes_of_outputs(model_shape[axis])
             remedy = f"set MODEL.NUM_CLASSES to {theirs}"

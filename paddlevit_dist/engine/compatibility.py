@@ -328,8 +328,13 @@ class Compatibility:
             start = ", whose classifier is where this one starts" if self.use == "start" else ""
             said = f"{self.source} was trained on other classes{start}: {said}"
             return judge(self.use, "classes", said, self.config, "use the same names")
-        if theirs or not ours or self.use == "start":
+        if theirs or not ours:
             return []
+        if self.use == "start":
+            return [
+                f"note: {self.source} does not name its classes as the data do: the rows of its classifier keep their "
+                f"places ({show(', '.join(map(str, ours)))})"
+            ]
         return [
             f"note: classes unknown: {self.source} does not name its {len(ours):,} classes; the score takes them for "
             f"those of the data in their order ({show(', '.join(map(str, ours)))})"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from ..checkpoint import store as checkpoints
+from ..checkpoint.class_rows import ClassNames, names_in_weights, names_of_run
 from ..checkpoint.finding import another_run
 from ..checkpoint.load import load_weights, rename_for
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
@@ -96,17 +97,37 @@ def _load_pretrained(run: "Run") -> None:
     model = run.config.MODEL
     source = evaluated_weights(cast(str, model.PRETRAINED))
     minimum, part = model.MINIMUM_LOADED, model.PRETRAINED_PART
-    report = load_weights(run.model, source, minimum_loaded=minimum, part=part)
+    names = _class_names(run, source)
+    report = load_weights(run.model, source, minimum_loaded=minimum, part=part, class_names=names)
     run.record.say(f"pretrained weights {source}: {report.summary()}")
     fits = Compatibility("start", source, run.config, run.task)
     lines = [*fits.settings(), *fits.input()]
     for split, samples in run.datasets.items():  # a self-test has no val
         lines += fits.files(split, samples)
-    if not report.reinitialised:
+    if not report.reinitialised and report.classes_by_name is None:
         lines += fits.classes(run.datasets["train"])
     for line in lines:
         run.record.say(line)
     run.record.file("load_report.json", report.json())
+
+
+def _class_names(run: "Run", source: str) -> ClassNames | None:
+    """The names of the classes of weights and of this run, as the main process finds them; None: the data have none.
+
+    Raises:
+        UserError: on every rank alike; of ``names_in_weights``.
+    """
+    ours = names_of_run({"train": run.task.about_data(run.datasets["train"])}, run.task.about_input())
+    found, problem = None, None
+    if is_main() and ours:
+        try:
+            found = names_in_weights(source)
+        except UserError as error:
+            problem = str(error)
+    found, problem = broadcast_object((found, problem))
+    if problem is not None:
+        raise UserError(problem)
+    return None if found is None or ours is None else ClassNames(found[0], ours, found[1])
 
 
 def _load_checkpoint(run: "Run", directory: Path) -> Start:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from .. import settings as configuration
+from ..checkpoint.class_rows import names_of_run
 from ..checkpoint.content import about_of, fingerprint, settings_beside
 from ..checkpoint.download import silent
 from ..checkpoint.load import LoadReport, classes_of, load_weights
@@ -156,13 +157,12 @@ def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> 
         num_classes: as the configuration has it; it may be larger than the number of classes in the data.
     """
     splits = [_mapping(facts) for facts in _mapping(about.get("data")).values()]
-    names = next((facts["classes"] for facts in splits if facts.get("classes")), None)
     known = next((facts["number of classes"] for facts in splits if facts.get("number of classes")), None)
     said = dict(_mapping(about.get("input")))
-    names = said.get("landmarks") or names
+    names = names_of_run(_mapping(about.get("data")), said)
     number = num_classes or known or (len(names) if names else None)
     data = next((facts for facts in splits if facts.get("classes")), {})
-    return TrainedMeta(number, tuple(map(str, names)) if names else None, said, data)
+    return TrainedMeta(number, tuple(names) if names else None, said, data)
 
 
 def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -> tuple[Any, LoadReport]:

@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import paddle
@@ -13,6 +13,22 @@ from ..registry import closest, require_derived
 from ..runtime.errors import UserError
 
 KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+class ClassLayout(NamedTuple):
+    """Where a parameter of a last layer has the rows of classes.
+
+    Attributes:
+        each: outputs of a class, one behind the other.
+        before, after: how many there are of such groups of outputs, in front of those of the classes and behind them,
+            that belong to no class, such as the background.
+        axis: of the outputs; None: that of a layer's outputs.
+    """
+
+    each: int = 1
+    before: int = 0
+    after: int = 0
+    axis: int | None = None
 
 
 class Model(nn.Layer):
@@ -115,6 +131,20 @@ class Model(nn.Layer):
     def classes_of_outputs(self, outputs: int) -> int:
         """The classes of a last layer with so many outputs, for a family that has others among them."""
         return outputs
+
+    def class_layout(self, name: str) -> ClassLayout:
+        """Where the parameter ``name`` of one of ``classifier_layers`` has the rows of classes: a training from weights
+        of other classes takes those of the same names."""
+        return ClassLayout()
+
+    def published_classes(self, classes: int) -> list[str] | None:
+        """The names of the classes of published weights with so many, where these weights can be no others; "" for a
+        number without a class. None: there are none."""
+        return None
+
+    def plain_class(self, name: str) -> str:
+        """The name of a class without what names of the same class may differ by."""
+        return name.strip().casefold()
 
     def notices_of_resized(self, names: Sequence[str]) -> list[str]:
         """Say what a user should know of the parameters ``names``, all that ``resize_parameter`` made to fit."""

@@ -76,6 +76,7 @@ class UNet3D(Model):
     """
 
     works_on = "volumes of any size"
+    classifier_layers = ("head", "side_heads")
 
     def __init__(
         self,

@@ -38,6 +38,18 @@ COCO_CATEGORIES: dict[int, str] = {
 }
 
 
+# Names of Pascal VOC for six of these categories, which Darknet gave COCO's too, and transformers' RT-DETR has them.
+# Source: data/coco.names of pjreddie/darknet.
+_OTHER_NAMES = {
+    "motorbike": "motorcycle",
+    "aeroplane": "airplane",
+    "sofa": "couch",
+    "pottedplant": "potted plant",
+    "diningtable": "dining table",
+    "tvmonitor": "tv",
+}
+
+
 class Targets(NamedTuple):
     """The objects in a batch of N images, of which none has more than M; M is at least 1.
 
@@ -159,6 +171,11 @@ class Detector(Model):
     def classes_of_outputs(self, outputs: int) -> int:
         """The classes of a classifier with so many outputs, of which one may be for no object."""
         return len(COCO_CATEGORIES) if outputs == self.coco_outputs else outputs - self.has_no_object
+
+    def plain_class(self, name: str) -> str:
+        """See ``Model.plain_class``; Pascal VOC's names of COCO's categories are COCO's."""
+        plain = super().plain_class(name)
+        return _OTHER_NAMES.get(plain, plain)
 
     @classmethod
     def criterion(

@@ -124,6 +124,12 @@ MASK_RCNN: dict[str, KeyMap] = {
 }
 
 
+def published_names(first: int, last: int) -> list[str]:
+    """COCO's categories by the numbers ``first`` to ``last`` of a published classifier's classes, which are their ids;
+    "" where no category has one."""
+    return [COCO_CATEGORIES.get(own, "") for own in range(first, last + 1)]
+
+
 def rows_of_categories(
     value: np.ndarray, num_classes: int, outputs: int, rows: Sequence[int], axis: int = -1, for_each: int = 1
 ) -> np.ndarray | None:

@@ -11,6 +11,7 @@ from support.processes import run_together
 from support.runs import Finished, refusal, run_command, well
 
 from paddlevit_dist import Predictor, UserError
+from paddlevit_dist.checkpoint.weights import evaluated_weights, read_weights
 
 TRAIN, EVALUATE = "support.small_detections:train", "support.small_detections:evaluate"
 FEW = ["DATA.SHAPES.PER_PICTURE", "[0, 1]"]  # many images, and some ranks' batches, have no boxes
@@ -128,6 +129,38 @@ def test_predictions_are_scored_by_names_or_with_the_ids_of_a_file(runs, tmp_pat
     assert stats[0] == stats[1] and stats[0][0] > 0.1
     again = command("predict", *call, f"-output={tmp_path / 'by_id'}")
     assert "with other annotations" in refusal(again)
+
+
+def test_a_training_begins_with_the_rows_of_the_classes_that_the_weights_name(runs, tmp_path):
+    data, names = tmp_path / "data", ("Triangle", "star", "circle")
+    for split, number in (("train", 4), ("val", 2)):
+        (data / split).mkdir(parents=True)
+        (data / "annotations").mkdir(exist_ok=True)
+        images = [{"id": own, "file_name": f"{own}.png", "height": 30, "width": 20} for own in range(1, number + 1)]
+        for image in images:
+            Image.new("RGB", (20, 30)).save(data / split / image["file_name"])
+        objects = [
+            {"id": image["id"], "image_id": image["id"], "category_id": 1 + image["id"] % 3, "bbox": [2, 2, 9, 9]}
+            for image in images
+        ]
+        content = {
+            "images": images,
+            "annotations": objects,
+            "categories": [{"id": own, "name": name} for own, name in enumerate(names, 1)],
+        }
+        (data / "annotations" / f"{split}.json").write_text(json.dumps(content))
+    words = ["-dataset=coco", f"-data_path={data}", f"-pretrained={runs[0] / 'one'}", "-batch_size=4"]
+    trainer = small_detections.build(str(tmp_path / "new"), *words)
+    trainer.prepare_training()
+    source = read_weights(evaluated_weights(str(runs[0] / "one"))).state
+    found = small_detections.weights_of(trainer)
+    there = {"circle": 0, "square": 1, "triangle": 2}
+    for here, name in ((0, "triangle"), (2, "circle"), (3, None)):  # None: no object
+        row = there.get(name, 3)
+        np.testing.assert_array_equal(found["class_embed.weight"][:, here], source["class_embed.weight"][:, row])
+    assert not (found["class_embed.weight"][:, 1, None] == source["class_embed.weight"]).any()
+    told = (tmp_path / "new" / "log.txt").read_text()
+    assert "2 of 3 classes by name, the rest new" in told and "other classes" not in told
 
 
 def test_the_least_score_decides_which_boxes_are_told(runs):

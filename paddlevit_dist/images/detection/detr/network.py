@@ -13,6 +13,7 @@ from paddle.nn import functional as F
 
 from ....models import model_options
 from ....runtime.errors import UserError
+from ....tasks.model import ClassLayout
 from ...models.layers import Conv2D
 from .. import key_names
 from ..detector import (
@@ -169,6 +170,12 @@ class Detr(QueryDetector):
         if not name.startswith("class_embed."):
             return None
         return key_names.rows_of_categories(value, self.num_classes, key_names.DETR_OUTPUTS, key_names.DETR_ROWS)
+
+    def class_layout(self, name: str) -> ClassLayout:
+        return ClassLayout(after=1)
+
+    def published_classes(self, classes: int) -> list[str] | None:
+        return key_names.published_names(0, classes - 1) if classes == key_names.DETR_OUTPUTS - 1 else None
 
     def notices_of_resized(self, names: Sequence[str]) -> list[str]:
         return (

@@ -17,7 +17,7 @@ from ....models import create_model
 from ....runtime.autocast import as_dtype
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant, read, to_device
-from ....tasks.model import Model
+from ....tasks.model import ClassLayout, Model
 from ...models.layers import Conv2D, LayerNorm
 from ...run_lengths import encode
 from .. import key_names
@@ -304,12 +304,18 @@ class MaskRCNN(Detector):
         backbone can resize."""
         if name.startswith(self.classifier_layers):
             published = key_names.TORCHVISION_OUTPUTS, key_names.TORCHVISION_ROWS
-            of_output = 4 if ".bbox_pred." in name else 1
+            of_output = self.class_layout(name).each
             axis = 0 if value.ndim == 4 else -1  # of a convolution, of a dense layer
             return key_names.rows_of_categories(value, self.num_classes, *published, axis, of_output)
         if name.startswith(_BODY):
             return self.backbone.body.resize_parameter(name[len(_BODY) :], value)
         return None
+
+    def class_layout(self, name: str) -> ClassLayout:
+        return ClassLayout(each=4 if ".bbox_pred." in name else 1, before=1)
+
+    def published_classes(self, classes: int) -> list[str] | None:
+        return key_names.published_names(1, classes) if classes == key_names.TORCHVISION_OUTPUTS - 1 else None
 
     def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
         return key_names.notices_of_torchvision(state) if owner == "torchvision" else []

@@ -14,6 +14,7 @@ import numpy as np
 from ....checkpoint.load import from_torch_names
 from ....tasks.model import KeyMap
 from ...models.key_names import rename, split_projections
+from ..detector import COCO_CATEGORIES
 from ..key_names import rows_of_categories
 
 # Outputs of classifiers trained on Objects365, whose categories count from 1; and those of the 80 that COCO has too,
@@ -195,6 +196,15 @@ def rows_of_objects365(value: np.ndarray, num_classes: int, is_embedding: bool =
     else:
         rows, outputs, axis = _OBJECTS365_ROWS, _OBJECTS365_OUTPUTS, -1
     return rows_of_categories(value, num_classes, outputs, rows, axis)
+
+
+def names_of_objects365(classes: int) -> list[str] | None:
+    """The categories of a classifier for Objects365 that COCO has too, by COCO's names, and "" for all others; None for
+    another number of classes."""
+    if classes != _OBJECTS365_OUTPUTS:
+        return None
+    known = dict(zip(_OBJECTS365_ROWS, COCO_CATEGORIES.values()))
+    return [known.get(row, "") for row in range(classes)]
 
 
 RTDETR: dict[str, KeyMap] = {

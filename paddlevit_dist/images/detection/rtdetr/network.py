@@ -14,6 +14,7 @@ from paddle.nn import functional as F
 
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant
+from ....tasks.model import ClassLayout
 from ...models.layers import Conv2D, LayerNorm
 from ..detector import (
     Best,
@@ -226,6 +227,12 @@ class RtDetr(QueryDetector):
         if not is_embedding and not name.startswith(("enc_score_head.", "decoder.class_embed.")):
             return None
         return key_names.rows_of_objects365(value, self.num_classes, is_embedding)
+
+    def class_layout(self, name: str) -> ClassLayout:
+        return ClassLayout(after=1, axis=0) if name.startswith("denoising_class_embed.") else ClassLayout()
+
+    def published_classes(self, classes: int) -> list[str] | None:
+        return key_names.names_of_objects365(classes)
 
     def notices_of_resized(self, names: Sequence[str]) -> list[str]:
         return [key_names.OBJECTS365_TAKEN] if any(name.startswith("enc_score_head.") for name in names) else []

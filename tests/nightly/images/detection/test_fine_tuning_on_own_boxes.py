@@ -13,6 +13,7 @@ from support.yolo_writer import write_yolo
 
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors
+from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 
 TUNED = f"-cfg={ROOT / 'configs' / 'finetune_boxes.yaml'}"
 SMALL = "MODEL.NAME dfine_small DATA.SHORTEST_SIDES [64] DATA.BATCH_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 -ngpus=2"
@@ -25,9 +26,12 @@ def test_weights_by_name_epochs_by_size_resumed_evaluated_and_predicted(tmp_path
     (tmp_path / "mine" / "data.yaml").write_text("names: [cat, dog]\ntrain: images\n")
     weights = {name: value.numpy() for name, value in create_model("dfine_small", num_classes=80).state_dict().items()}
     write_safetensors(tmp_path / "w", weights)
+    labels_of_80 = {str(number): name for number, name in enumerate(COCO_CATEGORIES.values())}
+    weights_file = answer_as_hub((tmp_path / "w").read_bytes())
+    configuration = answer_as_hub(json.dumps({"id2label": labels_of_80}).encode())
 
     with Server() as server:
-        server.answer = answer_as_hub((tmp_path / "w").read_bytes())
+        server.answer = lambda asked: (configuration if asked.path.endswith("config.json") else weights_file)(asked)
 
         def start(output, *words):
             fixed = {"HF_ENDPOINT": server.address("")[:-1], "PADDLEVIT_DIST_CACHE": str(tmp_path / "cache")}
@@ -36,14 +40,15 @@ def test_weights_by_name_epochs_by_size_resumed_evaluated_and_predicted(tmp_path
             return run_main(TUNED, *SMALL.split(), data, f"-output={tmp_path / output}", *words, timeout=600, **fixed)
 
         first = well(start("run", "-stop_after_epoch=1"))
-        (path,) = (path for path in server.requests if "/api/" not in path)
+        paths = {path for path in server.requests if "/api/" not in path}
         resumed = well(start("run", "-resume=auto"))
-    assert path == "/ustc-community/dfine-small-obj2coco/resolve/main/model.safetensors"
+    repository = "/ustc-community/dfine-small-obj2coco/resolve/main"
+    assert paths == {f"{repository}/model.safetensors", f"{repository}/config.json"}
     assert "16 training images: 4 epochs, 16 updates (TRAIN.NUM_SAMPLES 60, EPOCH_LIMITS 3 to 9)" in first.out
     assert "dataset: yolo instead of coco" in first.out and "epoch 4/4 training" in resumed.out
     report = json.loads((tmp_path / "run" / "load_report.json").read_text())
-    new = {entry["name"].rpartition(".")[0] for entry in report["reinitialised"]}
-    assert new == {"enc_score_head", "decoder.class_embed.0", "decoder.class_embed.1", "denoising_class_embed"}
+    assert report["classes_by_name"] == [2, 2] and not report["reinitialised"]
+    assert "2 of 2 classes by name" in first.out
     assert not report["missing"] and not report["unexpected"]
 
     evaluated = well(start("look", "-eval", f"-pretrained={tmp_path / 'run'}", "-batch_size=1"))

@@ -1,0 +1,216 @@
+"""Rows of classifiers that follow the names of their classes."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+import yaml
+from support import small_detr, small_segmenters  # noqa: F401  # registers small networks
+
+from paddlevit_dist.checkpoint.class_rows import ClassNames, names_in_weights, names_of_run, pair_names
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.images.classification.probes import Probed
+from paddlevit_dist.images.detection.detector import COCO_CATEGORIES, Detector
+from paddlevit_dist.models import create_model
+from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model import Model
+
+THEIRS, OURS = ["bolt", "nut", "washer"], ["Nut", "spring", "clip", "bolt", "pin"]
+PAIRS = {1: 0, 0: 3}  # there -> here
+SIZES = {"image_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
+UNET = {"width": 4, "depth": 3, "supervised": 2}
+
+
+def probe(classes):
+    backbone = create_model("vit", num_classes=0, **SIZES)
+    return Probed(backbone, classes, 2)
+
+
+# How a network of so many classes is built, and the rows of no class in front and behind, of some parameters.
+NETWORKS = {
+    "vit": (lambda n: create_model("vit", n, **SIZES), {}),
+    "distilled": (lambda n: create_model("deit_tiny_distilled_patch16_224", n, **SIZES), {}),
+    "probes": (probe, {}),
+    "segformer": (lambda n: create_model("segformer_of_tests", n), {}),
+    "upernet": (lambda n: create_model("upernet_of_tests", n), {}),
+    "detr": (lambda n: small_detr.small_detr(num_classes=n), {"class_embed": (0, 1)}),
+    "rtdetr": (lambda n: create_model("rtdetr_small", n), {"denoising_class_embed": (0, 1)}),
+    "dfine": (lambda n: create_model("dfine_small", n), {"denoising_class_embed": (0, 1)}),
+    "mask_rcnn": (lambda n: create_model("mask_rcnn_small", n), {"roi_heads": (1, 0)}),
+    "unet3d": (lambda n: create_model("unet3d", n, **UNET), {}),
+    "minkunet": (lambda n: create_model("minkunet14a", n, depths=(1,) * 8, widths=(8,) * 8), {}),
+    "pointgroup": (lambda n: create_model("pointgroup", n, width=4, repeats=1), {}),
+}
+
+
+def numbers_of(model):
+    """Every value of a network another one."""
+    for number, parameter in enumerate(model.state_dict().values()):
+        if "float" in str(parameter.dtype):
+            values = np.random.default_rng(number).standard_normal(parameter.shape)
+            parameter.set_value(values.astype("float32"))
+    return {name: value.numpy().copy() for name, value in model.state_dict().items()}
+
+
+def classes_apart(value, classes, before, behind):
+    """Rows of no class, of each class, and of no class behind, of an array with its outputs first."""
+    each = len(value) // (classes + before + behind)
+    groups = value.reshape(classes + before + behind, each, *value.shape[1:])
+    return groups[:before], groups[before : before + classes], groups[before + classes :]
+
+
+@pytest.mark.parametrize("family", NETWORKS)
+def test_every_parameter_with_rows_of_classes_follows_the_names(family):
+    build, layouts = NETWORKS[family]
+    source = numbers_of(build(len(THEIRS)))
+    model = build(len(OURS))
+    initial = {name: value.numpy().copy() for name, value in model.state_dict().items()}
+    report = load_weights(model, source, class_names=ClassNames(THEIRS, OURS))
+    assert report.classes_by_name == (2, 5) and "2 of 5 classes by name, the rest new" in report.summary()
+    assert not report.reinitialised and not report.missing and not report.resized
+    compared = 0
+    for name, found in model.state_dict().items():
+        found, there, first = found.numpy(), source[name], initial[name]
+        if there.shape == first.shape:
+            np.testing.assert_array_equal(found, there)
+            continue
+        (axis,) = np.flatnonzero(np.array(there.shape) != first.shape)
+        before, behind = next((rows for part, rows in layouts.items() if name.startswith(part)), (0, 0))
+        there, first, found = (
+            classes_apart(np.moveaxis(value, axis, 0), classes, before, behind)
+            for value, classes in ((there, 3), (first, 5), (found, 5))
+        )
+        np.testing.assert_array_equal(found[0], there[0])
+        np.testing.assert_array_equal(found[2], there[2])
+        expected = first[1].copy()
+        for own, here in PAIRS.items():
+            expected[here] = there[1][own]
+        np.testing.assert_array_equal(found[1], expected)
+        compared += 1
+    assert compared == sum(name.startswith(tuple(model.classifier_layers)) for name in source)
+
+
+def test_another_order_gives_the_logits_of_each_class():
+    images = paddle.to_tensor(np.random.default_rng(0).standard_normal((3, 3, 32, 32)).astype("float32"))
+    source, model = create_model("vit", 3, **SIZES), create_model("vit", 3, **SIZES)
+    numbers_of(source)
+    report = load_weights(model, dict(source.state_dict()), class_names=ClassNames(THEIRS, THEIRS[::-1]))
+    source.eval()
+    model.eval()
+    np.testing.assert_allclose(model(images).numpy(), source(images).numpy()[:, ::-1], rtol=1e-6)
+    assert "3 of 3 classes by name" in report.summary() and "the rest" not in report.summary()
+
+
+def loaded(names, there=3, here=3):
+    source, model = numbers_of(create_model("vit", there, **SIZES)), create_model("vit", here, **SIZES)
+    initial = model.state_dict()["head.weight"].numpy().copy()
+    report = load_weights(model, source, class_names=names)
+    found = model.state_dict()["head.weight"].numpy()
+    is_kept = found.shape == source["head.weight"].shape and (found == source["head.weight"]).all()
+    return report, is_kept, (found == initial).all()
+
+
+def test_classes_that_weights_do_not_have_begin_anew():
+    report, is_kept, is_new = loaded(ClassNames(THEIRS, ["a", "b", "c"]))
+    assert is_new and not is_kept and report.reinitialised == ["head.weight", "head.bias"]
+    assert "0 of 3 classes by name" in report.summary()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        None,
+        ClassNames(None, OURS[:3]),
+        ClassNames(THEIRS, THEIRS),
+        ClassNames(THEIRS, ["0", "1", "2"]),  # numbers for classes without names
+        ClassNames(["tench, Tinca tinca", "goldfish", "shark"], ["n01", "n02", "n03"], is_own=False),
+    ],
+)
+def test_rows_keep_their_places_where_names_say_nothing_else(names):
+    report, is_kept, _ = loaded(names)
+    assert is_kept and report.classes_by_name is None
+
+
+def test_classes_without_a_name_behind_the_named_ones_begin_anew():
+    source, model = numbers_of(create_model("vit", 5, **SIZES)), create_model("vit", 6, **SIZES)
+    initial = model.state_dict()["head.bias"].numpy().copy()
+    load_weights(model, source, class_names=ClassNames(["a", "b"], ["b", "c"]))  # MODEL.NUM_CLASSES 5 and 6
+    found = model.state_dict()["head.bias"].numpy()
+    assert found[0] == source["head.bias"][1] and (found[1:] == initial[1:]).all()
+
+
+@pytest.mark.parametrize(
+    "theirs, ours, pairs",
+    [
+        (["a", "b"], ["b", "a"], [(1, 0), (0, 1)]),
+        (["Cat "], ["cat"], [(0, 0)]),
+        (["Cat", "cat"], ["cat", "CAT"], [(1, 0)]),
+        (["Cat", "CAT"], ["cat"], []),
+        (["a", "a"], ["a"], []),
+        (["a"], ["a", "a"], []),
+        (["", "a"], ["", "a"], [(1, 1)]),
+        (["sofa", "tvmonitor"], ["tv", "couch"], [(1, 0), (0, 1)]),
+        (["sofa", "couch"], ["couch"], [(1, 0)]),
+    ],
+)
+def test_names_pair_where_they_mean_one_class_on_each_side(theirs, ours, pairs):
+    assert pair_names(theirs, ours, Detector.__new__(Detector)) == pairs
+
+
+def test_only_detectors_know_two_names_of_a_category():
+    assert pair_names(["sofa"], ["couch"], Model()) == []
+
+
+@pytest.mark.parametrize(
+    "build, classes, rows",
+    [
+        (lambda n: small_detr.small_detr(num_classes=n), 91, COCO_CATEGORIES),
+        (lambda n: create_model("mask_rcnn_small", n), 90, [own - 1 for own in COCO_CATEGORIES]),
+    ],
+)
+def test_rows_of_coco_s_ids_follow_its_names(build, classes, rows):
+    """Of weights with an output for each id; ours are two of its categories and one of our own."""
+    source = numbers_of(build(classes))
+    model = build(3)
+    own = ["zebra", "bolt", "person"]
+    report = load_weights(model, source, class_names=ClassNames(None, own))
+    assert report.classes_by_name == (2, 3)
+    name = next(name for name in source if name.startswith(model.classifier_layers[0]) and name.endswith("bias"))
+    before = model.class_layout(name).before
+    there = dict(zip(COCO_CATEGORIES.values(), rows))
+    found = model.state_dict()[name].numpy()
+    for here, category in ((0, "zebra"), (2, "person")):
+        assert found[before + here] == source[name][before + there[category]]
+
+
+def test_rows_of_objects365_follow_the_names_that_coco_has_too():
+    known = resolve("model", "rtdetr_r18vd").published_classes(None, 366)
+    assert len(known) == 366 and sorted(filter(None, known)) == sorted(COCO_CATEGORIES.values())
+    assert known[1] == "person" and known[6] == "car"  # as Objects365 counts: person 1, ..., car 6
+    assert resolve("model", "rtdetr_r18vd").published_classes(None, 80) is None
+
+
+def test_the_names_of_a_run_are_those_of_its_outputs():
+    data = {"train": None, "val": {"samples": 3}, "other": {"classes": ["a", 1]}}
+    assert names_of_run(data, {}) == ["a", "1"]
+    assert names_of_run(data, {"landmarks": ["L1"]}) == ["L1"]
+    assert names_of_run({}, {}) is None
+
+
+def test_weights_are_described_by_a_run_or_by_transformers(tmp_path):
+    paddle.save({"a": paddle.zeros([1])}, str(tmp_path / "w.pdparams"))
+    source = str(tmp_path / "w.pdparams")
+    assert names_in_weights(source) == (None, False)
+    labels = {"id2label": {"1": "person", "3": "car"}}
+    (tmp_path / "config.json").write_text(json.dumps(labels))
+    assert names_in_weights(source) == (["", "person", "", "car"], False)
+    for nothing in ({"0": "LABEL_0", "1": "LABEL_1"}, {"a": "b"}, {}, {"999999999": "x"}):
+        (tmp_path / "config.json").write_text(json.dumps({"id2label": nothing}))
+        assert names_in_weights(source) == (None, False)
+    (tmp_path / "config.json").write_text("[")
+    with pytest.raises(UserError, match="config.json cannot be read"):
+        names_in_weights(source)
+    (tmp_path / "about.yaml").write_text(yaml.safe_dump({"data": {"val": {"classes": ["x", "y"]}}}))
+    assert names_in_weights(source) == (["x", "y"], True)

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from ..runtime.printing import one_line
 from ..tasks.sample_groups import FOLDER
 from ..tasks.scored import UNKNOWN, Origin, Scored
-from .parser import CommandParser, path
+from .parser import CommandParser, at_least, path
 from .scored import (
     MOST_SHOWN,
     add_data,
@@ -30,8 +31,6 @@ from .scored import (
     takes_data,
     write,
 )
-
-_RULES = "AP: COCO's rules, 100 detections of an image and category, areas in pixels of the images' files"
 
 
 def run(words: list[str]) -> None:
@@ -53,12 +52,12 @@ def run(words: list[str]) -> None:
             annotations = yolo_results.annotations_of(dataset, str(origin), kind)
         of_yolo = origin.dataset == "yolo"  # whose categories are the numbers in its files
         label_of = {own if of_yolo else label: label for label, own in enumerate(dataset.category_ids)}
-        protocol = [_RULES]
+        protocol = [_rules(options)]
     if os.path.isdir(options.results):
         results = yolo_results.read_yolo(options.results, annotations, label_of, kind)
         number, label = next(iter(label_of.items()))
         named = f"class {number} of the results is {annotations.names[label]}, and so on by ascending number"
-        protocol = [_RULES, f"{named}; an image without a file has no results"]
+        protocol = [_rules(options), f"{named}; an image without a file has no results"]
     else:
         results = scored_files.read_results(options.results, annotations, kind)
     _tell(options, annotations, results, origin, protocol)
@@ -71,28 +70,29 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
         protocol: lines on how files in other forms than COCO's are understood.
     """
     from ..images.detection.evaluation import scored_files
-    from ..images.detection.evaluation.accumulation import STAT_NAMES, UNDEFINED, accumulate
+    from ..images.detection.evaluation.accumulation import MAX_DETECTIONS, UNDEFINED, accumulate, limits_of, stat_names
 
-    kind = options.iou_type
+    kind, limits = options.iou_type, limits_of(options.max_detections)
     notices, matched = [*annotations.notices, *results.notices], [results.matched] if results.matched else []
-    table = scored_files.table_of(annotations, results, kind)
-    accumulated = accumulate(table)
-    scored = _score(annotations, table, origin, kind)
+    table = scored_files.table_of(annotations, results, kind, limits)
+    notices += _crowded(table, limits)
+    accumulated = accumulate(table, limits)
+    scored = _score(annotations, table, origin, kind, limits)
     groups = groups_of(options, scored.names, FOLDER)
     found = intervals_of(scored.recompute, len(table.image_ids), options.interval, groups) if scored.names else {}
-    rough = rough_of(scored, found, groups, STAT_NAMES)
+    rough = rough_of(scored, found, groups, stat_names(limits))
     notices += [rough] if rough else []
     for notice in notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
     stats = accumulated.stats().tolist()
-    values = {**dict(zip(STAT_NAMES, stats)), **{f"AP {name}": ap for name, ap in per_class.items()}}
+    values = {**dict(zip(stat_names(limits), stats)), **{f"AP {name}": ap for name, ap in per_class.items()}}
     said = said_of(
         {name: value for name, value in values.items() if value > UNDEFINED},
         found,
         options.interval,
         len(table.image_ids),
-        [*(protocol or [_RULES]), *matched],
+        [*(protocol or [_rules(options)]), *matched],
         notices,
         groups,
     )
@@ -110,7 +110,8 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
     over = f"{options.interval} % intervals over images{f' {groups}' if groups else ''}"
     of_images = [f" {', '.join(shown)}: {over}"] if shown else []
-    told = [f" {line}" for line in map(one_line, [*protocol, *matched])]
+    told = protocol or [_rules(options)] * (limits != MAX_DETECTIONS)
+    told = [f" {line}" for line in map(one_line, [*told, *matched])]
     for line in summary(accumulated) + of_images + told + _per_category(annotations, accumulated):
         print(line)
 
@@ -133,6 +134,8 @@ def _options(words: list[str]) -> Namespace:
     parser.option(
         "interval", "95", "percent of the intervals by bootstrap over images; off: none", choices=("off", "95", "99")
     )
+    many = "detections of an image and category that count, COCO's maxDets"
+    parser.option("max_detections", 100, f"{many} (default: 100)", at_least(10))  # its recalls are of 1 and of 10
     add_group(parser)
     parser.add_argument(
         "--json",
@@ -143,15 +146,14 @@ def _options(words: list[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _score(annotations: Any, table: Any, origin: Origin, kind: str) -> Scored:
+def _score(annotations: Any, table: Any, origin: Origin, kind: str, limits: Sequence[int]) -> Scored:
     """Collect what intervals and ``compare`` need of the matches."""
-    from ..images.detection.evaluation.accumulation import STAT_NAMES
     from ..images.detection.evaluation.resampling import Curves
 
-    curves = functools.cache(lambda: Curves.of(table))
+    curves = functools.cache(lambda: Curves.of(table, limits))
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(zip(STAT_NAMES, curves().scores(weights)[0].T))
+        return dict(zip(curves().names(), curves().scores(weights)[0].T))
 
     names = [name or f"image {own}" for name, own in zip(annotations.file_names, annotations.image_ids)]
     return Scored(
@@ -166,9 +168,29 @@ def _score(annotations: Any, table: Any, origin: Origin, kind: str) -> Scored:
         notices=[],
         task="detection" if kind == "bbox" else "detection by masks",  # a run's main score is of boxes
         kind="boxes",
-        arrays={"ids": table.image_ids, **table._asdict()},
+        arrays={"ids": table.image_ids, "limits": np.array(limits), **table._asdict()},
         origin=origin,
     )
+
+
+def _rules(options: Namespace) -> str:
+    """Say by which rules boxes are scored."""
+    many = f"{options.max_detections:,} detections of an image and category"
+    return f"AP: COCO's rules, {many}, areas in pixels of the images' files"
+
+
+def _crowded(table: Any, limits: Sequence[int]) -> list[str]:
+    """Say how many images have more annotations of a category than detections of it count."""
+    from ..images.data.odd_data import count
+
+    crowded = table.annotated[table.annotated[:, 2] > limits[-1]]
+    if not len(crowded):
+        return []
+    number, most = len(np.unique(crowded[:, 0])), int(crowded[:, 2].max())
+    return [
+        f"{number:,} of {count(len(table.image_ids), 'image')} with more annotations of a category than the "
+        f"{limits[-1]:,} detections that count, up to {most:,}: -max_detections={most} counts more"
+    ]
 
 
 def summary(accumulated: Any) -> list[str]:

@@ -56,6 +56,7 @@ def run(words: list[str]) -> None:
         recipe=options.cfg,
         class_names=names,
         least_score=options.least_score,
+        max_detections=options.max_detections,
         window=options.window,
         say=write_line,
     )
@@ -98,6 +99,8 @@ def _parse(words: list[str]) -> Any:
     parser.option("least_score", None, "detection: of a box that is listed and drawn (default: the run's)", share)
     ids = "detection: file in COCO's format whose ids of images and categories results.json takes, found by name"
     parser.option("annotations", None, ids, path)
+    many = "detection: of an image and category, the best (default: the run's)"
+    parser.option("max_detections", None, many, at_least(10))
     pixels = "segmentation: pixels, or HEIGHTxWIDTH, of windows that slide over images (default: as in the run)"
     parser.option("window", None, pixels, image_size)
     return parser.parse_args(words)

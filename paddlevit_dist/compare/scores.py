@@ -9,6 +9,7 @@ import numpy as np
 
 from ..intervals import Classified, Rated, confusion_scores, means
 from ..intervals.resampling import Recompute
+from ..runtime.errors import UserError
 from ..tasks.truth import Arrays
 
 
@@ -86,6 +87,10 @@ def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     from ..images.detection.evaluation import accumulation, resampling
 
     fields, curves = accumulation.MatchTable._fields, {}
+    limits = [tuple(part.get("limits", accumulation.MAX_DETECTIONS)) for part in parts]
+    if len(set(limits)) > 1:
+        several = " and ".join(str(most) for most in sorted({own[-1] for own in limits}))
+        raise UserError(f"results with {several} detections of an image and category: evaluate all with one number")
     for prefix in ("", "mask "):
         if all(f"{prefix}image_ids" in part for part in parts):
             tables, places, before = [], [], 0
@@ -95,7 +100,7 @@ def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
                 tables.append(table._replace(image_ids=np.arange(before, before + len(table.image_ids))))
                 before += len(table.image_ids)
             joined = accumulation.MatchTable.joined(tables)
-            curves[prefix] = resampling.Curves.of(joined), np.concatenate(places)
+            curves[prefix] = resampling.Curves.of(joined, limits[0]), np.concatenate(places)
     return functools.partial(resampling.named_scores, curves, names)
 
 
@@ -131,9 +136,10 @@ def _below(numbers: np.ndarray, limit: int) -> bool:
 
 
 def _fit_boxes(arrays: Arrays, samples: int, classes: int) -> bool:
-    from ..images.detection.evaluation.accumulation import MatchTable
+    from ..images.detection.evaluation.accumulation import MAX_DETECTIONS, MatchTable
 
-    return all(
+    limits = arrays.get("limits", np.array(MAX_DETECTIONS))
+    return (limits.shape == (3,) and _below(limits, 1 << 31) and bool((np.diff(limits) >= 0).all())) and all(
         _fits_boxes({name: arrays[f"{prefix}{name}"] for name in MatchTable._fields}, arrays["ids"], classes)
         and len(arrays["ids"]) == samples
         for prefix in ("", "mask ")

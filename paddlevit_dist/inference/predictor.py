@@ -207,6 +207,7 @@ class Predictor:
         batch_size: inputs that are computed at once; None: as in the run's evaluation.
         num_workers: processes that read inputs; 0: a thread of this process reads them.
         least_score: detection: of a box that is returned; None: that of the run.
+        max_detections: detection: of an image and category, the best; None: as in the run.
         window: segmentation: pixels, or height and width, of windows that slide over images; None: as in the run.
 
     Attributes:
@@ -224,6 +225,7 @@ class Predictor:
         batch_size: int | None = None,
         num_workers: int = 0,
         least_score: float | None = None,
+        max_detections: int | None = None,
         window: int | Sequence[int] | None = None,
     ) -> None:
         self._source = open_source(
@@ -232,6 +234,7 @@ class Predictor:
             recipe=recipe,
             class_names=class_names,
             least_score=least_score,
+            max_detections=max_detections,
             window=window,
         )
         self._task = prepare_task(self._source)

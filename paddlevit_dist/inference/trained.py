@@ -25,8 +25,12 @@ from ..tasks.prediction import TrainedMeta
 from ..tasks.task import Task
 
 _IMAGES = "folder"
-_LEAST_SCORE, _WINDOW = "DETECTION.SHOWN_SCORE", "SEGMENTATION.CROP"
-_OF_MODELS = {_LEAST_SCORE: "-least_score is for models that find boxes", _WINDOW: "-window is for segmentation"}
+_LEAST_SCORE, _MOST, _WINDOW = "DETECTION.SHOWN_SCORE", "DETECTION.MAX_DETECTIONS", "SEGMENTATION.CROP"
+_OF_MODELS = {
+    _LEAST_SCORE: "-least_score is for models that find boxes",
+    _MOST: "-max_detections is for models that find boxes",
+    _WINDOW: "-window is for segmentation",
+}
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _FOR_USE: dict[str, Any] = {  # nothing is trained, resumed or written by the run that these settings are from
     "EVAL": True,
@@ -64,6 +68,7 @@ def open_source(
     class_names: Sequence[str] | None = None,
     words: Sequence[str] = (),
     least_score: float | None = None,
+    max_detections: int | None = None,
     window: int | Sequence[int] | None = None,
     say: Callable[[str], None] = silent,
     advice: str = "name the recipe that it was trained with: -cfg=FILE",
@@ -79,6 +84,7 @@ def open_source(
         class_names: in place of what the weights say.
         words: of a command line, which win over the settings of the weights.
         least_score: of a box that counts as found; None: as the weights say.
+        max_detections: of an image and category, the best; None: as the weights say.
         window: pixels, or height and width, of windows that slide over images; None: as the weights say.
         say: gets a line when weights are fetched.
         advice: what to do where nothing says how they were trained.
@@ -106,7 +112,8 @@ def open_source(
             )
     loaded = configuration_of(str(file), settings, recipe, words)
     sides = [window, window] if isinstance(window, int) else window and list(window)
-    chosen = {key: value for key, value in ((_LEAST_SCORE, least_score), (_WINDOW, sides)) if value is not None}
+    given = (_LEAST_SCORE, least_score), (_MOST, max_detections), (_WINDOW, sides)
+    chosen = {key: value for key, value in given if value is not None}
     for key in chosen:
         if key not in keys_of(loaded.values):
             raise UserError(f"{command}: {_OF_MODELS[key]}; leave it out")

@@ -23,6 +23,7 @@ _FLAGS = (
     Flag("data_path", "PATH", "DATA.DATA_PATH", "data", "folder or file of the dataset"),
     Flag("split", "SPLIT", "DATA.SPLIT", "data", "what -eval evaluates, or predicts if unlabelled"),
     Flag("group", "FILE", "EVALUATION.GROUP", "data", "sample,group: intervals draw groups; or a word"),
+    Flag("max_detections", "N", "DETECTION.MAX_DETECTIONS", "data", "of an image and category; else 100 count"),
     Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
     Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step"),
     Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data", "the same of evaluations, if it is another"),
@@ -76,6 +77,7 @@ OTHER_NAMES = {
     "mixup": "TRAIN.MIXUP_ALPHA",
     "cutmix": "TRAIN.CUTMIX_ALPHA",
     "drop_path": "MODEL.DROPPATH",
+    **dict.fromkeys(("max_det", "max_dets", "maxdets"), "max_detections"),
     "task": "TASK",
 }
 

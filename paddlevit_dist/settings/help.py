@@ -62,7 +62,7 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
         about.meaning,
         (f"{program(command)} {example}".rstrip() for example in about.examples),
         rows,
-        "-flag=value, --flag=value and -flag value are equal. Keys override the YAML file.",
+        "-flag=value, --flag=value, -flag value are equal. Keys override the YAML file.",
     )
 
 

@@ -27,6 +27,16 @@ class Detections(NamedTuple):
         is_finite = np.isfinite(self.boxes).all(axis=1) & np.isfinite(self.scores)
         return self if is_finite.all() else self.only(is_finite)
 
+    def best_of_classes(self, most: int | None) -> "Detections":
+        """The ``most`` best detections of each class, all of them for None, in their order."""
+        if most is None or len(self.scores) <= most:
+            return self
+        order = np.lexsort((-self.scores.astype(np.float64), self.labels))  # stable, as an evaluation ranks them
+        labels = self.labels[order]
+        chosen = np.zeros(len(order), bool)
+        chosen[order] = np.arange(len(order)) - np.searchsorted(labels, labels) < most
+        return self.only(chosen)
+
     def only(self, chosen: np.ndarray) -> "Detections":
         """The ``chosen`` detections, bool (n,), in their order."""
         masks = None if self.masks is None else [mask for mask, is_chosen in zip(self.masks, chosen) if is_chosen]

@@ -178,6 +178,16 @@ class Detector(Model):
         return _OTHER_NAMES.get(plain, plain)
 
     @classmethod
+    def most_objects(cls, **options: Any) -> tuple[str, int] | None:
+        """Say how many objects the model of these options finds in an image at most: what to set for more, such as a
+        key, and the number. None: nothing limits them.
+
+        Args:
+            options: all that the model has.
+        """
+        return None
+
+    @classmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> Criterion:
@@ -227,6 +237,10 @@ class QueryDetector(Detector):
         if options.get("backbone", usual) != usual:
             options = {"backbone_options": None, **options}
         return super().build(name, num_classes, image_size, **options)
+
+    @classmethod
+    def most_objects(cls, **options: Any) -> tuple[str, int] | None:
+        return "MODEL.NUM_QUERIES", options["num_queries"]
 
 
 def backbone_of(name: str, fixed: Mapping[str, Any], own: Mapping[str, Any] | None, levels: Sequence[int]) -> Model:

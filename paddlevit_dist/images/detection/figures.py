@@ -12,6 +12,7 @@ from .drawing import in_cell
 from .evaluation.accumulation import (
     AREA_RANGES,
     IOU_THRESHOLDS,
+    MAX_DETECTIONS,
     RECALLS,
     UNDEFINED,
     Accumulated,
@@ -81,6 +82,7 @@ def detection_figures(
     names: Sequence[str],
     least_score: float,
     predict: Callable[[int], Detections],
+    max_detections: Sequence[int] = MAX_DETECTIONS,
 ) -> list[Figure]:
     """All figures, most telling first.
 
@@ -89,9 +91,10 @@ def detection_figures(
         names: of the categories.
         least_score: of a box that counts where boxes are counted.
         predict: what the model finds in a sample.
+        max_detections: with which they were matched.
     """
     table = join_tables([record for _, record in records], len(names))
-    accumulated = accumulate(table)
+    accumulated = accumulate(table, max_detections)
     went = quality(table, least_score)
     matrix = confusion([record.pairs for _, record in records], len(names))
     indices = [index for index, _ in records]

@@ -10,7 +10,15 @@ from ...runtime.errors import UserError
 from ...tasks.metrics import Metrics, SampleTable
 from ..run_lengths import text_of
 from .detections import Detections
-from .evaluation.accumulation import UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
+from .evaluation.accumulation import (
+    MAX_DETECTIONS,
+    UNDEFINED,
+    Accumulated,
+    GrowingTable,
+    MatchTable,
+    accumulate,
+    limits_of,
+)
 from .evaluation.images import image_columns
 from .evaluation.matching import Candidates, Masks, match, match_found
 from .evaluation.resampling import Curves, named_scores
@@ -28,6 +36,7 @@ class DetectionMetrics(Metrics):
         images: of the whole split; None: unknown, and not checked.
         with_masks: masks are compared as well, where both annotations and detections have them.
         least_score: of detections that count where those of one image are counted.
+        max_detections: how many of an image and class count, COCO's maxDets; None: 100.
 
     Attributes:
         joined_tables: the matches of all ranks, once computed, by what is before the names of their numbers.
@@ -41,9 +50,11 @@ class DetectionMetrics(Metrics):
         images: int | None = None,
         with_masks: bool = False,
         least_score: float = 0.0,
+        max_detections: int | None = None,
     ) -> None:
         super().__init__()
         self.least_score = least_score
+        self.limits = limits_of(max_detections)
         self.class_names = list(class_names)
         self.images = images
         self.state = {"images": 0, "detections": 0, "not finite": 0}
@@ -65,12 +76,12 @@ class DetectionMetrics(Metrics):
         """
         given = len(detections.scores)
         detections = detections.finite()
-        table = match(image_id, truth, detections, len(self.class_names))
+        table = match(image_id, truth, detections, len(self.class_names), self.limits)
         self._boxes.add(table)
         if self._masks is not None and size is not None:
             masks = _masks_of(image_id, truth, detections, size)
             found = Candidates(masks, detections.scores, detections.labels)
-            self._masks.add(match_found(image_id, truth, found, len(self.class_names)))
+            self._masks.add(match_found(image_id, truth, found, len(self.class_names), self.limits))
         self._image_ids.append(image_id)
         self.state["images"] += 1
         self.state["detections"] += len(detections.scores)
@@ -101,7 +112,7 @@ class DetectionMetrics(Metrics):
             raise RuntimeError(f"{len(table.image_ids):,} images were evaluated of {self.images:,}")
         self.joined_tables[prefix] = table
         self._curves.pop(prefix, None)  # of fewer images
-        return accumulate(table)
+        return accumulate(table, self.limits)
 
     def _values(self, accumulated: Accumulated, prefix: str) -> dict[str, float]:
         values = {f"{prefix}{name}": number for name, number in accumulated.named().items() if number != UNDEFINED}
@@ -122,7 +133,7 @@ class DetectionMetrics(Metrics):
         found = {}
         for prefix, matches in self.joined_tables.items():
             if prefix not in self._curves:
-                self._curves[prefix] = Curves.of(matches)
+                self._curves[prefix] = Curves.of(matches, self.limits)
             found[prefix] = self._curves[prefix], np.searchsorted(matches.image_ids, image_ids)
         return found
 
@@ -132,7 +143,7 @@ class DetectionMetrics(Metrics):
             for prefix, matches in self.joined_tables.items()
             for name, column in matches._asdict().items()
         }
-        return SampleTable("boxes", self.class_names, {"ids": table[0], **named})
+        return SampleTable("boxes", self.class_names, {"ids": table[0], "limits": np.array(self.limits), **named})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
         """See ``image_columns``."""
@@ -143,10 +154,13 @@ class DetectionMetrics(Metrics):
         return values
 
     def summary(self, values: dict[str, float]) -> str:
-        names = ["AP", "AP50", "AP75", "AR_100", f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]
+        recall = f"AR_{self.limits[-1]}"
+        names = ["AP", "AP50", "AP75", recall, f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]
         shown = [f"{name} {values[name]:.4f}" for name in names if name in values]
         shown[0] += self.beside("AP", 3)
-        if "AR_100" not in values:  # which is defined wherever AP is
+        if self.limits != MAX_DETECTIONS:
+            shown.append(f"({self.limits[-1]:,} detections of an image and category, COCO's numbers are of 100)")
+        if recall not in values:  # which is defined wherever AP is
             shown.append("(nothing is annotated: AP is not defined, -1 for COCO's tools)")
         if values.get("not finite"):  # not known of some of the images
             shown.append(f"({values['not finite']:,} detections are not finite)")

@@ -6,7 +6,7 @@ from typing import Literal
 from yacs.config import CfgNode
 
 from ...runtime.errors import UserError
-from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, Setting, Table, Unused
+from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, Range, Setting, Table, Unused
 from ...settings.section import Pair, PathText, Section, key, rows
 from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
@@ -88,6 +88,12 @@ class Detection(Section):
         "step depends on which images are together, for more memory and time",
     )
     SHOWN_SCORE: float = key(0.5, "least score of a box that predict lists and draws; results.json has all", SHARE)
+    MAX_DETECTIONS: int | None = key(
+        None,
+        "detections of an image and category that count, best first (COCO's maxDets), and that results have; None: 100 "
+        "count, and results have all; Mask R-CNN finds as many in an image if they are more than its own 100",
+        Range(low=10),
+    )
     EXPORT_SIZE: Pair[int] | None = key(
         None,
         "export, and an evaluation as one_size: height and width that images are resized to; None: a square of "
@@ -215,7 +221,7 @@ TABLE = Table(
     _KEYS,
     effects={
         "training": ("DETECTION.TIGHT_PADDING", "DETECTION.SHOWN_SCORE"),
-        "score": ("DETECTION.EXPORT_SIZE",),
+        "score": ("DETECTION.EXPORT_SIZE", "DETECTION.MAX_DETECTIONS"),
     },
     training=(*_ONLY_TRAINING, "TRAIN."),
     complete=_complete,

@@ -1,7 +1,7 @@
 """Object detection: training, evaluation and prediction of any detector."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,14 @@ from .data.samples import (
     collate,
     host_facts,
     largest_side,
+    note_crowded,
     open_samples,
     passes,
 )
 from .data.transforms import batch_side, evaluation_transform, export_size
 from .detections import Detections, Speed, corners_of
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, choose_images, zero_padding
+from .evaluation.accumulation import MAX_DETECTIONS, limits_of
 from .rtdetr.denoising import DenoisingQueries
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 
@@ -88,6 +90,9 @@ class Detection(BackboneTask):
             if key.lower() not in known:
                 raise UserError(f"MODEL.{key} {value}: {model.NAME} has no such option; leave it out")
             options[key.lower()] = value
+        most = self.config.DETECTION.MAX_DETECTIONS or 0
+        if most > MAX_DETECTIONS[-1] and "rules" in known:  # an evaluation could not count what is not found
+            options["rules"] = {**(known["rules"] or {}), "detections": most}
         return options
 
     # ---- data --------------------------------------------------------------------------------------------------
@@ -107,6 +112,7 @@ class Detection(BackboneTask):
         self._turned[f"{split} {TURNED}"] = is_turned(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
+            samples.notices += self._note_crowded(samples.dataset, split, limits_of(self._most)[-1])
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
             return samples
         if not self.config.DETECTION.TIGHT_PADDING:
@@ -119,9 +125,27 @@ class Detection(BackboneTask):
             raise UserError(
                 f"DATA.BATCH_SIDES: {self.config.MODEL.NAME} learns from masks, which keep their size: leave it out"
             )
+        samples.notices += self._note_crowded(samples.dataset, split)
         samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normaliser})")
         self.replace_unreadable(samples)
         return samples
+
+    @property
+    def _most(self) -> int | None:
+        return self.config.DETECTION.MAX_DETECTIONS
+
+    def _note_crowded(self, dataset: DetectionDataset, split: str, counted: int | None = None) -> list[str]:
+        known = model_options(self.config.MODEL.NAME).defaults
+        found = self._family.most_objects(**{**known, **self.model_options})
+        return note_crowded(dataset, split, found, counted) if self.config.DATA.DATA_PATH else []  # drawn: few objects
+
+    def about_samples(self, samples: Any) -> Iterable[str]:
+        counts, names = samples.dataset.class_counts(), self.class_names
+        width = max(map(len, [*names, "category"]))
+        return [
+            f"{'category':{width}}   objects    images",
+            *(f"{name:{width}} {objects:9,} {images:9,}" for name, (objects, images) in zip(names, counts.tolist())),
+        ]
 
     def _check_classes(self, dataset: DetectionDataset) -> None:
         """Take the categories of the first split; those of every other one must be the same."""
@@ -309,10 +333,10 @@ class Detection(BackboneTask):
         from .metrics import DetectionMetrics
 
         if self.evaluated is None:
-            return DetectionMetrics(self.class_names)
+            return DetectionMetrics(self.class_names, max_detections=self._most)
         with_masks = self._family.learns_masks and self.evaluated.has_masks
         least = self.config.DETECTION.SHOWN_SCORE
-        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks, least)
+        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks, least, self._most)
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         if self.evaluated is None:
@@ -340,7 +364,7 @@ class Detection(BackboneTask):
             return self.predict_again(samples, index, model).finite()
 
         least = self.config.DETECTION.SHOWN_SCORE
-        return detection_figures(samples, records, self.class_names, least, predict)
+        return detection_figures(samples, records, self.class_names, least, predict, limits_of(self._most))
 
     def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
         from .prediction import DetectionWriter
@@ -367,7 +391,7 @@ class Detection(BackboneTask):
         for rows, of_pass in outputs:  # a GPU has its work by now, and is waited for
             decoded = model.decode(of_pass, facts["sizes"][rows], facts["original_sizes"][rows])
             for row, one in zip(rows, decoded):
-                found[row] = one
+                found[row] = one.best_of_classes(self._most)
         if getattr(model, "computes_alone", True):
             self.speed.add(len(found), batch.get(SECONDS, 0.0), computed - started, time.perf_counter() - computed)
         return found

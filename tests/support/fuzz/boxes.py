@@ -21,7 +21,7 @@ def _read(kind, folder):
     cache = folder / "cache"
     cache.mkdir(exist_ok=True)
     dataset = kind(str(folder), "train", cache)
-    assert dataset.summary() and dataset.learnable().shape == (len(dataset),)
+    assert dataset.summary() and dataset.object_counts().shape == (len(dataset), 2)
     for index in range(len(dataset)):
         found, (height, width) = dataset.annotations(index), dataset.size(index)
         assert len(found.boxes) == len(found.labels) == len(found.areas) == len(found.is_crowd)

@@ -28,7 +28,7 @@ EXAMPLES = {  # a word for each kind of argument
     "SPLIT": "val",
     "PATH": "./some/path",
     "PIXELS": "32",
-    "N": "2",
+    "N": "12",
     "FILE": "update.csv",
     "MODULE": "colorsys",
     "NAMES": "tensorboard",
@@ -62,7 +62,7 @@ def test_the_line_of_the_readme_word_for_word(write):
 def test_each_flag_sets_its_key_in_all_four_spellings(name):
     key, word = FLAGS[name].key, EXAMPLES[FLAGS[name].argument]
     expected = keys()[key].parse(word)
-    others = ["-eval", "-pretrained=x"] if name == "per_sample" else []
+    others = {"per_sample": ["-eval", "-pretrained=x"], "max_detections": ["-cfg=detr_shapes"]}.get(name, [])
 
     for spelling in ([f"-{name}={word}"], [f"-{name}", word], [f"--{name}={word}"], [f"--{name}", word]):
         configuration = load([*others, *spelling])
@@ -84,7 +84,8 @@ def test_paddlevits_flags_are_all_there():
     )
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
-        "allow_changes version selftest import split group log_to without_leaks per_sample seeds device"
+        "allow_changes version selftest import split group log_to without_leaks per_sample seeds device "
+        "max_detections"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 

@@ -88,9 +88,27 @@ class DetectionDataset(ImageDataset):
         """The images in the dataset's folder that its annotations do not name, as far as that is known."""
         return ()
 
-    def learnable(self) -> np.ndarray:
-        """bool (samples,): there is something to learn in the image."""
-        return np.array([self.annotations(index).is_learnable.any() for index in range(len(self))], dtype=bool)
+    def object_counts(self) -> np.ndarray:
+        """Count the objects to find in each image, crowds and boxes without an area left out: int64 (samples, 2), all
+        and the most of one category."""
+        counts = np.zeros((len(self), 2), np.int64)
+        for index in range(len(self)):
+            one = self.annotations(index)
+            of_classes = np.bincount(one.labels[one.is_learnable].astype(np.int64))
+            counts[index] = of_classes.sum(), of_classes.max(initial=0)
+        return counts
+
+    def class_counts(self, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Count what is annotated of each class: int64 (classes, 2), objects, and images that have one.
+
+        Args:
+            chosen: int64, in these images only.
+        """
+        counts = np.zeros((len(self.category_ids), 2), np.int64)
+        for index in range(len(self)) if chosen is None else chosen.tolist():
+            of_classes = np.bincount(self.annotations(index).labels.astype(np.int64), minlength=len(counts))
+            counts += np.stack([of_classes, of_classes > 0], axis=1)
+        return counts
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
         """Say what it holds in words: images, boxes, how many of each category, crowds, images without boxes.

@@ -258,11 +258,26 @@ class IndexedImages(DetectionDataset):
         places = (os.path.split(self.describe(index)) for index in range(len(self)))
         return [index for index, (folder, name) in enumerate(places) if name not in names_of(folder)]
 
-    def learnable(self) -> np.ndarray:
-        objects, first = self._index.objects, self._index.images["first"]
+    def object_counts(self) -> np.ndarray:
+        objects, images = self._index.objects, self._images_of_objects()
         is_learnable = (objects["is_crowd"] == 0) & (objects["box"][:, 2] > 0) & (objects["box"][:, 3] > 0)
-        before = np.concatenate([[0], np.cumsum(is_learnable)])
-        return before[first[1:]] > before[first[:-1]]
+        pairs = images[is_learnable] * self.num_classes + objects["label"][is_learnable]
+        pairs, numbers = np.unique(pairs, return_counts=True)
+        counts = np.zeros((len(self), 2), np.int64)
+        np.add.at(counts[:, 0], pairs // self.num_classes, numbers)
+        np.maximum.at(counts[:, 1], pairs // self.num_classes, numbers)
+        return counts
+
+    def class_counts(self, chosen: np.ndarray | None = None) -> np.ndarray:
+        images, labels = self._images_of_objects(), self._index.objects["label"].astype(np.int64)
+        if chosen is not None:
+            is_chosen = np.isin(images, chosen)
+            images, labels = images[is_chosen], labels[is_chosen]
+        with_one = np.unique(images * self.num_classes + labels) % self.num_classes
+        return np.stack([np.bincount(found, minlength=self.num_classes) for found in (labels, with_one)], axis=1)
+
+    def _images_of_objects(self) -> np.ndarray:
+        return np.repeat(np.arange(len(self)), np.diff(self._index.images["first"]))
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
         boxes = np.diff(self._index.images["first"])

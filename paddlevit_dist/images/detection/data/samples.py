@@ -61,8 +61,11 @@ class ImagesPart(DatasetPart, DetectionDataset):  # type: ignore[misc] # what bo
     def beside(self) -> Sequence[str]:
         return self.dataset.beside()
 
-    def learnable(self) -> np.ndarray:
-        return self.dataset.learnable()[self.rows]
+    def object_counts(self) -> np.ndarray:
+        return self.dataset.object_counts()[self.rows]
+
+    def class_counts(self, chosen: np.ndarray | None = None) -> np.ndarray:
+        return self.dataset.class_counts(self.rows if chosen is None else self.rows[chosen])
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
         return self.dataset.summary(self.rows if chosen is None else self.rows[chosen])
@@ -92,7 +95,7 @@ def open_samples(
     data = config.DATA
     dataset, notices = open_dataset(config, DetectionDataset, ImagesPart, split, cache_folder)
     if is_training and (data.DATA_PATH or not data.KEEP_EMPTY):
-        learnable = np.flatnonzero(dataset.learnable())
+        learnable = np.flatnonzero(dataset.object_counts()[:, 0])
         left = len(dataset) - len(learnable)
         if data.DATA_PATH and left and not len(learnable):  # drawn images may be without objects
             raise UserError(
@@ -113,6 +116,28 @@ def open_samples(
     samples = DetectionSamples(dataset, transform, is_training, with_masks, data.GROUP_BY_SHAPE if is_training else 0)
     samples.notices = [one_line(line) for line in notices]
     return samples
+
+
+def note_crowded(
+    dataset: DetectionDataset, split: str, found: tuple[str, int] | None, counted: int | None
+) -> list[str]:
+    """Say how many images have more objects than a model finds, or more of a category than an evaluation counts.
+
+    Args:
+        found: see ``Detector.most_objects``; counted: detections of an image and category, None for a training.
+    """
+    objects, lines = dataset.object_counts(), []
+    limits = [(0, "objects", found[1], f"that the model finds in one ({found[0]})")] if found else []
+    if counted is not None:
+        limits.append((1, "objects of a category", counted, "detections that count (-max_detections)"))
+    for column, what, most, reason in limits:
+        crowded = objects[:, column][objects[:, column] > most]
+        if len(crowded):
+            lines.append(
+                f"{len(crowded):,} of {count(len(objects), f'{split} image')} with more {what} than the {most:,} "
+                f"{reason}, up to {crowded.max():,}: {(crowded - most).sum():,} objects are too many"
+            )
+    return lines
 
 
 def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> ImagesPart:

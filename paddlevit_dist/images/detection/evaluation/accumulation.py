@@ -16,7 +16,7 @@ from ....runtime.errors import UserError
 IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
 AREA_NAMES = ("all", "small", "medium", "large")
 AREA_RANGES = np.array([[0, 1e5**2], [0, 32**2], [32**2, 96**2], [96**2, 1e5**2]], np.float64)  # pixels, ends included
-MAX_DETECTIONS = (1, 10, 100)  # of one image and class
+MAX_DETECTIONS = (1, 10, 100)  # of one image and class, unless somebody asks for another last one
 _JOINED_AFTER = 256  # images
 
 
@@ -123,9 +123,20 @@ def _rows_of(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 RECALLS = np.linspace(0.0, 1.0, 101)
-STAT_NAMES = "AP AP50 AP75 AP_small AP_medium AP_large AR_1 AR_10 AR_100 AR_small AR_medium AR_large".split()
 UNDEFINED = -1.0  # where there is nothing to find
 _AT_50, _AT_75 = 0, 5
+
+
+def limits_of(most: int | None) -> tuple[int, ...]:
+    """Return the numbers of detections of an image and class that COCO's recalls take, of which ``most`` is the last;
+    None: 100."""
+    return MAX_DETECTIONS if most is None else (*MAX_DETECTIONS[:-1], most)
+
+
+def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
+    """Name the numbers that ``Accumulated.stats`` returns, in their order."""
+    recalls = [f"AR_{most}" for most in max_detections]
+    return ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", *recalls, "AR_small", "AR_medium", "AR_large"]
 
 
 class Accumulated(NamedTuple):
@@ -143,7 +154,7 @@ class Accumulated(NamedTuple):
 
     def stats(self) -> np.ndarray:
         """The twelve numbers in pycocotools' order, float64 (12,): AP, at IoU 0.5 and 0.75, of small, medium and large
-        areas, and recalls of 1, 10 and 100 detections, of small, medium and large areas. -1 where undefined."""
+        areas, and recalls of each number of detections, of small, medium and large areas. -1 where undefined."""
         areas = range(1, len(AREA_NAMES))
         last = len(self.max_detections) - 1
         precisions = [self.precision[..., 0, last]]
@@ -166,7 +177,7 @@ class Accumulated(NamedTuple):
 
     def named(self) -> dict[str, float]:
         """The twelve numbers by name."""
-        return dict(zip(STAT_NAMES, self.stats().tolist()))
+        return dict(zip(stat_names(self.max_detections), self.stats().tolist()))
 
 
 def _mean(values: np.ndarray) -> float:

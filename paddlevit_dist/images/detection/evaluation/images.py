@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .accumulation import STAT_NAMES, MatchTable
+from .accumulation import MatchTable
 from .resampling import Curves
 
 _AT_50 = 0
-_OF_ONE = ("AP", "AP50", "AP75", "AR_100")
+_OF_ONE = ("AP", "AP50", "AP75")
 _AT_ONCE = 256  # images whose scores are computed
 
 
@@ -66,13 +66,14 @@ def image_columns(
     stats = np.concatenate(
         [curves.scores(np.eye(min(_AT_ONCE, number - first), number, first))[0] for first in range(0, number, _AT_ONCE)]
     )
+    names = curves.names()
     return {
         "truth": _list_classes(number, class_names, *table.annotated[:, :3].T),
         "prediction": _list_classes(
             number, class_names, images[counts], table.labels[counts], np.ones(counts.sum(), int)
         ),
         "highest score": np.where(np.isfinite(highest), highest, np.nan),
-        **{name: stats[:, STAT_NAMES.index(name)] for name in _OF_ONE},
+        **{name: stats[:, names.index(name)] for name in (*_OF_ONE, f"AR_{curves.max_detections[-1]}")},
         "true positives": went.right,
         "false positives": went.wrong,
         "missed": went.missed,

@@ -71,10 +71,16 @@ class Candidates(NamedTuple):
     areas: np.ndarray | None = None
 
 
-def match(image_id: int, truth: Any, detections: Detections, num_classes: int) -> MatchTable:
+def match(
+    image_id: int,
+    truth: Any,
+    detections: Detections,
+    num_classes: int,
+    max_detections: Sequence[int] = MAX_DETECTIONS,
+) -> MatchTable:
     """The table of one image, by the IoU of boxes, of detections in which all is finite."""
     found = Candidates(as_written(detections.boxes), detections.scores, detections.labels)
-    return match_found(image_id, truth, found, num_classes)
+    return match_found(image_id, truth, found, num_classes, max_detections)
 
 
 def match_found(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....runtime.compiled import compiled
-from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, RECALLS, STAT_NAMES, MatchTable, ranks_of
+from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, RECALLS, MatchTable, ranks_of, stat_names
 
 
 class Curves(NamedTuple):
@@ -26,7 +26,8 @@ class Curves(NamedTuple):
         kinds: int8 (m,), -1 of what does not count; else the first of ``max_detections`` that takes it in.
         curves: int64 (curves + 1,), bounds of each curve in them.
         annotated: int32 (t, 6), see ``MatchTable``.
-        num_images, num_classes, num_limits: how many there are.
+        num_images, num_classes: how many there are.
+        max_detections: how many of an image and class count.
     """
 
     images: np.ndarray
@@ -37,7 +38,7 @@ class Curves(NamedTuple):
     annotated: np.ndarray
     num_images: int
     num_classes: int
-    num_limits: int
+    max_detections: tuple[int, ...]
 
     @classmethod
     def of(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "Curves":
@@ -55,8 +56,12 @@ class Curves(NamedTuple):
         places, kinds = np.empty(curves[-1], np.int32), np.empty(curves[-1], np.int8)
         _fill(found, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds)
         annotated = table.annotated.astype(np.int32)
-        numbers = len(table.image_ids), num_classes, len(max_detections)
-        return cls(images[chosen], groups, places, kinds, curves, annotated, *numbers)
+        numbers = len(table.image_ids), num_classes
+        return cls(images[chosen], groups, places, kinds, curves, annotated, *numbers, tuple(max_detections))
+
+    def names(self) -> list[str]:
+        """Name the columns of ``scores``."""
+        return stat_names(self.max_detections)
 
     def scores(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """COCO's twelve numbers, float64 (draws, 12), and AP of each class (draws, classes); not a number where one is
@@ -65,7 +70,7 @@ class Curves(NamedTuple):
         Args:
             weights: (draws, images), how often a draw has each image.
         """
-        stats, class_ap = np.empty((len(weights), 6 + 3 + self.num_limits)), np.empty((len(weights), self.num_classes))
+        stats, class_ap = np.empty((len(weights), len(self.names()))), np.empty((len(weights), self.num_classes))
         room = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
         for draw, own in enumerate(weights):
             _score(
@@ -90,7 +95,7 @@ def named_scores(
         own = np.zeros((len(weights), of_all.num_images))
         own[:, places] = weights
         stats, class_ap = of_all.scores(own)
-        values.update({f"{prefix}{name}": column for name, column in zip(STAT_NAMES, stats.T)})
+        values.update({f"{prefix}{name}": column for name, column in zip(of_all.names(), stats.T)})
         values.update({f"{prefix}AP {name}": column for name, column in zip(class_names, class_ap.T)})
     return values
 

@@ -28,7 +28,7 @@ from ..coco_files import (
     short,
 )
 from ..detections import BOXES, MASKS
-from .accumulation import GrowingTable, MatchTable
+from .accumulation import MAX_DETECTIONS, GrowingTable, MatchTable
 from .matching import BoxGroundTruth, Candidates, Masks, match_found
 from .named_results import match_names
 
@@ -353,11 +353,14 @@ class _Shapes:
         return box, area if self.has_boxes else area_of(text)
 
 
-def table_of(annotations: AnnotationFile, results: ResultFile, kind: str) -> MatchTable:
+def table_of(
+    annotations: AnnotationFile, results: ResultFile, kind: str, max_detections: Sequence[int] = MAX_DETECTIONS
+) -> MatchTable:
     """All images of the annotations, matched. ``image_ids`` of the table are positions in ``annotations.image_ids``.
 
     Args:
         kind: of what both were read for.
+        max_detections: see ``match_found``.
     """
     num_classes = len(annotations.category_ids)
     tables = GrowingTable(num_classes)
@@ -370,5 +373,5 @@ def table_of(annotations: AnnotationFile, results: ResultFile, kind: str) -> Mat
             height = int(annotations.sizes[image, 0])
             shapes = Masks(results.masks_of(image), annotations.masks_of(image), height)
         found = Candidates(shapes, scores, labels, results.areas[rows])
-        tables.add(match_found(image, truth, found, num_classes))
+        tables.add(match_found(image, truth, found, num_classes, max_detections))
     return tables.joined()

@@ -184,6 +184,10 @@ class MaskRCNN(Detector):
         return self.backbone.body
 
     @classmethod
+    def most_objects(cls, **options: Any) -> tuple[str, int] | None:
+        return "-max_detections", MaskRcnnRules(**(options["rules"] or {})).detections
+
+    @classmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> Criterion:

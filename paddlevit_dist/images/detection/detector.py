@@ -2,6 +2,7 @@
 of different sizes in one batch."""
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -162,6 +163,36 @@ class Detector(Model):
     reference_normaliser: ClassVar[str] = (
         "as DETR's authors do: boxes by the count of all devices, classes by that of each device"
     )
+
+    def count_cells(self, height: int, width: int) -> int | None:
+        """Count the cells of its maps of an image of this size, of which each query needs one of its own; None: queries
+        do not begin at cells."""
+        return None
+
+    def require_size(self, key: str, size: tuple[int, int], name: str) -> None:
+        """See that it takes images of this height and width, which ``key`` sets.
+
+        Args:
+            name: of the model, for the message.
+        Raises:
+            UserError: a side is no multiple of what it has to be, or there are fewer cells than queries.
+        """
+        multiple = self.side_multiple
+        for side in size:
+            if side % multiple:
+                below = side // multiple * multiple
+                raise UserError(
+                    f"{key} {side}: {name} takes images whose sides {multiple} divides: take {below or multiple} or "
+                    f"{below + multiple}"
+                )
+        cells, queries = self.count_cells(*size), getattr(self, "num_queries", 0)
+        if cells is not None and cells < queries:
+            enough = next(side for side in count(multiple, multiple) if (self.count_cells(side, side) or 0) >= queries)
+            shown = size[0] if size[0] == size[1] else list(size)
+            raise UserError(
+                f"{key} {shown}: the maps of {name} have {cells:,} cells there, and each of its {queries:,} queries "
+                f"needs one: take {enough} or more, or lower MODEL.NUM_QUERIES"
+            )
 
     @property
     def pretrained_part(self) -> Model:

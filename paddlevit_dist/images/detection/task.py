@@ -253,17 +253,14 @@ class Detection(BackboneTask):
             UserError: it takes none.
         """
         model, data = super()._create(num_classes), self.config.DATA
-        sides = {"DATA.SHORTEST_SIDES": data.SHORTEST_SIDES, "DATA.BATCH_SIDES": data.BATCH_SIDES}
-        sides = sides if data.SQUARE and not self.config.EVAL else {}
+        squares = {"DATA.SHORTEST_SIDES": data.SHORTEST_SIDES, "DATA.BATCH_SIDES": data.BATCH_SIDES}
+        squares = squares if data.SQUARE and not self.config.EVAL else {}
+        sizes = [(name, (side, side)) for name, sides in squares.items() for side in sides]
         if self.config.DETECTION.EVALUATE_AS == ONE_SIZE:
             name = "DETECTION.EXPORT_SIZE" if self.config.DETECTION.EXPORT_SIZE else "DATA.EVAL_SHORTEST_SIDE"
-            sides = {**sides, name: list(export_size(self.config))}
-        for name, side in ((name, side) for name, own in sides.items() for side in own if side % model.side_multiple):
-            below = side // model.side_multiple * model.side_multiple
-            raise UserError(
-                f"{name} {side}: {self.config.MODEL.NAME} takes images whose sides {model.side_multiple} divides: take "
-                f"{below or model.side_multiple} or {below + model.side_multiple}"
-            )
+            sizes.append((name, export_size(self.config)))
+        for name, size in sizes:
+            model.require_size(name, size, self.config.MODEL.NAME)
         return model
 
     @property

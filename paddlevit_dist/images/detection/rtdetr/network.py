@@ -110,7 +110,7 @@ class RtDetr(QueryDetector):
                 f"backbone '{backbone}' has maps of strides {', '.join(map(str, strides))}, and RT-DETR fuses maps of "
                 "which each is half as large as the one before: take a ResNet, for example, or a ViT with a pyramid"
             )
-        self.side_multiple = strides[-1]
+        self.side_multiple, self.strides = strides[-1], strides
         self.encoder_input_proj = nn.LayerList([_projection(width, encoder_dim) for width in widths])
         attention = (encoder_layers, encoder_heads, encoder_feedforward)
         self.encoder = HybridEncoder(encoder_dim, levels, *attention, blocks, expansion, is_fine)
@@ -161,6 +161,9 @@ class RtDetr(QueryDetector):
         if extra:
             outputs.update({PREFIX + name: part for name, part in _of_queries(found, 0, extra).items()})
         return {"logits": outputs["layer_logits"][-1], "boxes": outputs["layer_boxes"][-1], **outputs}
+
+    def count_cells(self, height: int, width: int) -> int:
+        return sum((height // stride) * (width // stride) for stride in self.strides)
 
     def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:
         """What the decoder looks at, (N, cells of all maps, dim), and height and width of the maps."""

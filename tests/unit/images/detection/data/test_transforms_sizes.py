@@ -175,3 +175,24 @@ def test_sides_that_the_network_cannot_take_are_refused_before_it_trains():
         ):
             make_task(configured("MODEL.NAME", "rtdetr_small", *words)).build_model(3)
         make_task(configured(*words)).build_model(3)  # a DETR takes any
+
+
+@pytest.mark.parametrize("name", ["rtdetr_small", "dfine_small"])
+def test_sides_with_fewer_cells_than_queries_are_refused_before_it_trains(name):
+    words = ["MODEL.NAME", name, "DATA.SHORTEST_SIDES", "[64]", "MODEL.NUM_QUERIES"]
+    network = make_task(configured(*words, "10", "DATA.BATCH_SIDES", "[64]")).build_model(3)
+    network.eval()
+    cells = {side: network.memory(paddle.zeros([1, 3, side, side]))[0].shape[1] for side in (16, 32, 48, 64)}
+    assert all(network.count_cells(side, side) == number for side, number in cells.items())
+    assert network.count_cells(32, 64) == network.memory(paddle.zeros([1, 3, 32, 64]))[0].shape[1]
+
+    queries = str(cells[48])
+    make_task(configured(*words, queries, "DATA.BATCH_SIDES", "[64, 48]")).build_model(3)
+    said = (
+        f"DATA.BATCH_SIDES 32: the maps of {name} have {cells[32]} cells there, and each of its {queries} queries needs"
+    )
+    with pytest.raises(UserError, match=f"{said} one: take 48 or more, or lower MODEL.NUM_QUERIES"):
+        make_task(configured(*words, queries, "DATA.BATCH_SIDES", "[64, 48, 32]")).build_model(3)
+    evaluated = ["DETECTION.EVALUATE_AS", "one_size", "DETECTION.EXPORT_SIZE", "[16, 48]"]
+    with pytest.raises(UserError, match=r"DETECTION.EXPORT_SIZE \[16, 48\]: the maps of .* or lower MODEL.NUM_QUERIES"):
+        make_task(configured(*words, queries, "DATA.BATCH_SIDES", "[64]", *evaluated)).build_model(3)

@@ -1,9 +1,10 @@
 """``make accept-gpu``: what has to work on GPUs, each row as a user would start it; prints goal and result.
 
-    python tests/acceptance_gpu.py [--on_cpu] [ROW ...]      # rows whose names have one of the words in them
+    python tests/acceptance_gpu.py [--on_cpu [--queued]] [ROW ...]      # rows whose names have one of the words in them
 
 Rows run in processes of their own, with a time limit; one that fails does not stop the others. Exits with 1 if any has
 failed. What needs more GPUs than are visible says so and is no failure. With ``--on_cpu`` everything is small.
+With ``--queued``, too, steps are queued as on a GPU, so that the host knows an update one update late.
 """
 
 import argparse
@@ -25,13 +26,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from acceptance import table_line  # noqa: E402
 
-# Rounding alone, relative. Runs on a GPU do not repeat bit for bit: the 8th digit of a loss differs at the 20th update.
-# Two devices add their gradients in another order, and each multiplies half the batch: 4.5e-6 on CPUs.
-RESUMED, BETWEEN_NUMBERS = 2e-6, 5e-5
-OF_TWO_RUNS = 4.0  # a resumed run may differ from a straight one by so many times what two straight ones differ by
+# Rounding alone, relative: an evaluation adds in another order than that of the training; two devices add their
+# gradients in another order, and each multiplies half the batch: 4.5e-6 on CPUs.
+EVALUATED, BETWEEN_NUMBERS = 2e-6, 5e-5
 FIRST_UPDATES = 20  # from then on AdamW has made more of the rounding
 SCORE = 1.0  # in points of 360 images: three of them
 UPDATES = 5  # of each network of the zoo
+FALLEN = 0.75  # share of the first ten losses that the last ten are below
+QUEUED = ROOT / "tests" / "support" / "queued_steps.py"
 DIGITS = ("-cfg=vit_digits", "-num_workers=2", "REPORT_FREQ", "1", "REPORT", "false")
 ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 4 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 SHAPES = "DATA.SHAPES.TRAIN 64 DATA.SHAPES.VAL 16".split()
@@ -90,6 +92,7 @@ class Place(NamedTuple):
 
     on_cpu: bool
     folder: Path
+    queues: bool = False  # on a CPU, too
 
 
 class Row(NamedTuple):
@@ -109,14 +112,15 @@ class Row(NamedTuple):
 # ---- the main job ------------------------------------------------------------------------------------------------
 
 
-def command_of(output: Path, words: Sequence[str]) -> list[str]:
-    given = [sys.executable, "-W", "ignore", str(ROOT / "main_multi_gpu.py"), *words, f"-output={output}"]
+def command_of(place: Place, name: str, words: Sequence[str]) -> list[str]:
+    more = [f"-output={place.folder / name}", *([f"-import={QUEUED}"] if place.queues else [])]
+    given = [sys.executable, "-W", "ignore", str(ROOT / "main_multi_gpu.py"), *words, *more]
     return given if any(word.startswith("-ngpus") for word in words) else [*given, "-ngpus=1"]
 
 
-def job(output: Path, *words: str) -> str:
-    """Run the main job to its end, showing what it says; returns its last line."""
-    command = command_of(output, words)
+def job(place: Place, name: str, *words: str) -> str:
+    """Run the main job to its end, with a folder of this name, showing what it says; returns its last line."""
+    command = command_of(place, name, words)
     print(f"$ {' '.join(command)}", flush=True)
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     last = ""
@@ -155,7 +159,7 @@ def largest_difference(one: dict[int, float], other: dict[int, float], updates: 
 
 
 def one_device(place: Place) -> str:
-    last = job(place.folder / "run", *DIGITS, "-epochs=10", "TRAIN.WARMUP_EPOCHS", "2")
+    last = job(place, "run", *DIGITS, "-epochs=10", "TRAIN.WARMUP_EPOCHS", "2")
     assert events(place.folder / "run", "evaluation")[-1]["top-1"] >= 85, last
     return last
 
@@ -168,7 +172,7 @@ def many_devices(place: Place) -> str:
     number = 2 ** int(math.log2(number))  # the batch of 32 is dealt evenly
     for devices in (1, number):
         words = [*DIGITS, f"-ngpus={devices}", f"-batch_size={32 // devices}", "-epochs=1", "TRAIN.TF32", "false"]
-        job(place.folder / str(devices), *words, *WITHOUT_WARM_UP)
+        job(place, str(devices), *words, *WITHOUT_WARM_UP)
     one, many = (losses(place.folder / str(devices)) for devices in (1, number))
     difference = largest_difference(one, many, sorted(one)[:FIRST_UPDATES])
     scores = [events(place.folder / str(devices), "evaluation")[-1]["top-1"] for devices in (1, number)]
@@ -180,25 +184,30 @@ def many_devices(place: Place) -> str:
 
 
 def mixed(level: str, dtype: str) -> Callable[[Place], str]:
+    """The loss falls below ``FALLEN`` of what it was: on a CPU, in float32, to 0.54, 0.56 and 0.58 with three seeds."""
+
     def run(place: Place) -> str:
-        output = place.folder / "run"
-        last = job(output, *DIGITS, "-amp", "AMP_LEVEL", level, "AMP_DTYPE", dtype, "-epochs=4", *WITHOUT_WARM_UP)
-        log = (output / "log.txt").read_text(encoding="utf-8")
-        assert f"mixed precision: {dtype}, level {level}" in log, "the log does not say that it is used"
-        found = list(losses(output).values())
-        assert sum(found[-10:]) < 0.8 * sum(found[:10]), f"the loss stays: {found[0]:.3f} to {found[-1]:.3f}"
-        return last
+        words = ["-amp", "AMP_LEVEL", level, "AMP_DTYPE", dtype, "-epochs=6", "TRAIN.WARMUP_EPOCHS", "1"]
+        last = job(place, "run", *DIGITS, *words)
+        log = (place.folder / "run" / "log.txt").read_text(encoding="utf-8")
+        expected = "training continues in float32" if place.on_cpu else f"mixed precision: {dtype}, level {level}"
+        assert expected in log, f"the log does not say: {expected}"
+        found = list(losses(place.folder / "run").values())
+        share = sum(found[-10:]) / sum(found[:10])
+        assert share < FALLEN, f"the loss stays: its last ten are {share:.2f} of its first"
+        return f"the loss falls to {share:.2f} of what it was; {last}"
 
     return run
 
 
 def resumes_after_a_kill(place: Place) -> str:
-    words = [*DIGITS, "-epochs=2", "SAVE_EVERY_UPDATES", "5", *WITHOUT_WARM_UP]
-    job(place.folder / "straight", *words)
+    """Every later loss bit for bit, by operations that repeat (DETERMINISTIC)."""
+    words = [*DIGITS, "-epochs=2", "SAVE_EVERY_UPDATES", "5", "DETERMINISTIC", "true", *WITHOUT_WARM_UP]
+    job(place, "straight", *words)
     output = place.folder / "killed"
     with open(place.folder / "killed.txt", "w", encoding="utf-8") as said:
         process = subprocess.Popen(
-            command_of(output, words), cwd=ROOT, stdout=said, stderr=said, start_new_session=True
+            command_of(place, output.name, words), cwd=ROOT, stdout=said, stderr=said, start_new_session=True
         )
     last = output / "checkpoints" / "last"
     while not (last.is_symlink() and os.readlink(last).startswith("update_")):
@@ -208,31 +217,36 @@ def resumes_after_a_kill(place: Place) -> str:
     process.wait()
     at = int(os.readlink(last).rpartition("_")[2])
     print(f"  killed, with a checkpoint of update {at}", flush=True)
-    job(output, *words, "-resume=auto")
-    job(place.folder / "again", *words)
-    straight, again, resumed = (losses(place.folder / name) for name in ("straight", "again", output.name))
+    job(place, output.name, *words, "-resume=auto")
+    straight, resumed = (losses(place.folder / name) for name in ("straight", output.name))
+    return compare_resumed(straight, resumed, at)
+
+
+def compare_resumed(straight: dict[int, float], resumed: dict[int, float], at: int) -> str:
+    """Say that the losses behind the update that was resumed from are equal. Raises AssertionError: one differs."""
     assert straight.keys() == resumed.keys(), f"updates {sorted(straight.keys() ^ resumed.keys())}"
-    after = [update for update in straight if at < update <= at + 10]
-    difference, own = (largest_difference(straight, other, after) for other in (resumed, again))
-    said = f"killed after update {at}: the next {len(after)} losses differ by {difference:.1e}, two runs' by {own:.1e}"
-    assert difference <= max(RESUMED, OF_TWO_RUNS * own), said
-    return said
+    after = [update for update in straight if update > at]
+    assert after, f"no update is left after {at}"
+    others = [update for update in after if straight[update] != resumed[update]]
+    if others:
+        difference = largest_difference(straight, resumed, after)
+        raise AssertionError(f"resumed from update {at}: losses differ from update {others[0]} on, by {difference:.1e}")
+    return f"killed after update {at}: the next {len(after)} losses are equal"
 
 
 def evaluates_the_same(place: Place) -> str:
-    output = place.folder / "run"
-    job(output, *DIGITS, "-epochs=1" if place.on_cpu else "-epochs=5", *WITHOUT_WARM_UP)
-    job(place.folder / "evaluation", *DIGITS, "-eval", f"-pretrained={output / 'checkpoints' / 'last'}")
+    job(place, "run", *DIGITS, "-epochs=1" if place.on_cpu else "-epochs=5", *WITHOUT_WARM_UP)
+    job(place, "evaluation", *DIGITS, "-eval", f"-pretrained={place.folder / 'run' / 'checkpoints' / 'last'}")
     trained, evaluated = (events(place.folder / name, "evaluation")[-1] for name in ("run", "evaluation"))
     difference = abs(trained["loss"] - evaluated["loss"]) / trained["loss"]
     said = f"top-1 {trained['top-1']} and {evaluated['top-1']}, losses differ by {difference:.1e}"
-    assert trained["top-1"] == evaluated["top-1"] and difference <= RESUMED, said
+    assert trained["top-1"] == evaluated["top-1"] and difference <= EVALUATED, said
     return said
 
 
 def task(name: str) -> Callable[[Place], str]:
     def run(place: Place) -> str:
-        last = job(place.folder / "run", *TASKS[name], "-epochs=1", "REPORT_FREQ", "1", *WITHOUT_WARM_UP)
+        last = job(place, "run", *TASKS[name], "-epochs=1", "REPORT_FREQ", "1", *WITHOUT_WARM_UP)
         return f"{len(losses(place.folder / 'run'))} updates, {last}"
 
     return run
@@ -283,19 +297,19 @@ def trained_network(name: str, place: Place) -> list[float]:
     """The losses of its first updates by the trainer; as large as it is, but small on a CPU."""
     from paddlevit_dist import Run, settings
     from paddlevit_dist.logging.record import make_folder
-    from paddlevit_dist.tasks.task import make_task
+    from paddlevit_dist.tasks.task import Step, make_task
 
+    if place.queues:
+        from support import queued_steps  # noqa: F401
     output = place.folder / name
     values = settings.load([*words_of_network(name, place.on_cpu), f"-output={output}"]).values
     make_folder(str(output))
     job_of_network = make_task(values)
 
     class Short(type(job_of_network)):  # type: ignore[misc]
-        made = 0
-
         def train_step(self, *arguments: Any) -> Any:
-            self.made += 1
-            if self.made > UPDATES:
+            step = next(one for one in arguments if isinstance(one, Step))
+            if step.update > UPDATES:  # counted from 0: a queued update is known once the next one is queued
                 raise Enough
             return super().train_step(*arguments)
 
@@ -305,8 +319,8 @@ def trained_network(name: str, place: Place) -> list[float]:
     with contextlib.suppress(Enough):
         Run(values, job_of_network, datasets).train()
     found = losses(output)
-    assert len(found) == UPDATES, f"{len(found)} updates"
-    return list(found.values())
+    assert {*range(1, UPDATES + 1)} <= found.keys(), f"updates {sorted(found)}"
+    return [found[update] for update in range(1, UPDATES + 1)]
 
 
 def words_of_network(name: str, small: bool) -> list[str]:
@@ -350,11 +364,11 @@ ROWS: dict[str, Row] = {
     "main job, 1 device": Row("top-1 >= 85 after 10 epochs", 120, one_device),
     "main job, all devices": Row(f"losses of one within {BETWEEN_NUMBERS:g}", 120, many_devices, gpus=2),
     **{
-        f"amp {level} {dtype}": Row("ends, and the loss falls", 90, mixed(level, dtype), gpus=1)
+        f"amp {level} {dtype}": Row(f"loss below {FALLEN:g} of its first", 120, mixed(level, dtype))
         for level in ("O1", "O2")
         for dtype in ("float16", "bfloat16")
     },
-    "kill -9 and resume": Row(f"losses within {RESUMED:g} or {OF_TWO_RUNS:g} x two runs'", 150, resumes_after_a_kill),
+    "kill -9 and resume": Row("losses bit for bit", 150, resumes_after_a_kill),
     "evaluation": Row("that of the training", 90, evaluates_the_same),
     **{f"task {name}": Row("ends, finite losses", 120, task(name)) for name in TASKS},
     **{f"zoo {name}": Row(f"{UPDATES} updates each, finite losses", 240, family(name)) for name in FAMILIES},
@@ -364,11 +378,12 @@ ROWS: dict[str, Row] = {
 # ---- the table ---------------------------------------------------------------------------------------------------
 
 
-def in_a_process(name: str, limit_seconds: float, on_cpu: bool) -> tuple[bool, str]:
+def in_a_process(name: str, limit_seconds: float, on_cpu: bool, queues: bool = False) -> tuple[bool, str]:
     """Whether a row has reached its goal, and its result."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-W", "ignore", __file__, "--row", name, "--folder", folder]
-        process = subprocess.Popen([*command, *(["--on_cpu"] if on_cpu else [])], start_new_session=True)
+        command += [*(["--on_cpu"] if on_cpu else []), *(["--queued"] if queues else [])]
+        process = subprocess.Popen(command, start_new_session=True)
         try:
             process.wait(limit_seconds)
         except subprocess.TimeoutExpired:
@@ -396,7 +411,7 @@ def carry_out(row: Row, place: Place) -> None:
     Path(place.folder, "result.json").write_text(json.dumps(result), encoding="utf-8")
 
 
-def outcomes(rows: dict[str, Row], on_cpu: bool, gpus: int) -> Iterator[tuple[str, str, str]]:
+def outcomes(rows: dict[str, Row], on_cpu: bool, gpus: int, queues: bool = False) -> Iterator[tuple[str, str, str]]:
     """Name, verdict and result of each row, in turn."""
     for name, row in rows.items():
         needed = max(row.gpus, 0 if on_cpu else 1)
@@ -406,19 +421,20 @@ def outcomes(rows: dict[str, Row], on_cpu: bool, gpus: int) -> Iterator[tuple[st
             continue
         print(f"== {name}", flush=True)
         began = time.perf_counter()
-        reached, said = in_a_process(name, row.limit_seconds, on_cpu)
+        reached, said = in_a_process(name, row.limit_seconds, on_cpu, queues)
         yield name, "reached" if reached else "NOT REACHED", f"{said}; {time.perf_counter() - began:.0f} s"
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--on_cpu", action="store_true", help="what makes sense without a GPU, small")
+    parser.add_argument("--queued", action="store_true", help="with --on_cpu: queue optimizer steps as a GPU does")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("words", nargs="*", help="of the rows to run; none: all")
     options = parser.parse_args(arguments)
     if options.row:
-        carry_out(ROWS[options.row], Place(options.on_cpu, Path(options.folder)))
+        carry_out(ROWS[options.row], Place(options.on_cpu, Path(options.folder), options.queued))
         return 0
     rows = {name: row for name, row in ROWS.items() if not options.words or any(w in name for w in options.words)}
     if not rows:
@@ -429,7 +445,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.on_cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     lines, failed = [], False
-    for name, verdict, said in outcomes(rows, options.on_cpu, count_gpus()):
+    for name, verdict, said in outcomes(rows, options.on_cpu, count_gpus(), options.queued):
         lines.append(table_line(name, rows[name].goal, verdict, said))
         print(lines[-1], flush=True)
         failed |= verdict == "NOT REACHED"

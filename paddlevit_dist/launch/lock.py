@@ -2,7 +2,7 @@
 
 The kernel, or the server of a network file system, frees the lock with the process, however that ends: the file itself
 is no obstacle. It says who holds the folder, and what that run keeps elsewhere, so that the next one can remove it
-after a kill.
+after a kill. Where a file system has no locks, a holder whose process lives on this machine holds the folder.
 """
 
 import contextlib
@@ -50,6 +50,8 @@ class Holder(msgspec.Struct):
         since: local time; ``command``: its command line.
         token: in the names of what it keeps outside the folder; ``temporary``: the folder for temporary files.
         is_evaluation: nothing is trained.
+        started: when the process began, in the kernel's ticks since the machine's start; another with its number
+            began at another time. 0: not known.
     """
 
     host: str
@@ -59,10 +61,19 @@ class Holder(msgspec.Struct):
     token: str
     temporary: str
     is_evaluation: bool = False
+    started: int = 0
+
+    def is_of_this_machine(self) -> bool:
+        return self.host == socket.gethostname()
 
     def has_ended(self) -> bool:
         """Whether the process was of this machine and is gone."""
-        return self.host == socket.gethostname() and not Path("/proc", str(self.pid)).exists()
+        return self.is_of_this_machine() and not self.is_alive()
+
+    def is_alive(self) -> bool:
+        """Whether the process is of this machine and has not ended."""
+        found = _started(self.pid)
+        return self.is_of_this_machine() and found is not None and self.started in (0, found)
 
     def describe(self) -> str:
         """One line, with nothing that a terminal would obey."""
@@ -112,6 +123,8 @@ def is_running(folder: Path) -> bool | None:
         return False
     except OSError:
         return None
+    if is_free is None and holder is not None and holder.is_of_this_machine():
+        is_free = holder.has_ended()
     return None if is_free is None else not is_free and not (holder is not None and holder.is_evaluation)
 
 
@@ -123,21 +136,33 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], No
         _descriptors.add(descriptor)
         opened.callback(_close, descriptor)
         is_free, holder = _try_flock(descriptor), _read(path)
-        if is_free is not False and _is_same_file(descriptor, path):
+        has_locks = is_free is not None
+        if not has_locks:
+            is_free = holder is None or not holder.is_alive()
+        if is_free and _is_same_file(descriptor, path):
             break
         opened.close()
         # Its holder has just removed the file, is writing it, or is about to end.
-        if (is_free is False and holder is not None and not holder.has_ended()) or time.monotonic() > deadline:
+        if (not is_free and holder is not None and not holder.has_ended()) or time.monotonic() > deadline:
             who = "another run" if holder is None else holder.describe()
             raise UserError(
                 f"-output={folder} (SAVE) is in use by {who}; choose another -output for this {what}, or end that run"
             )
         time.sleep(0.05)
-    if is_free is None:
-        say(f"{folder} is on a file system without locks: nothing keeps a second run from writing there")
+    if not has_locks:
+        say(f"{folder} is on a file system without locks: nothing keeps a run of another machine from writing there")
     since, command = time.strftime("%Y-%m-%d %H:%M:%S %z"), without_credentials(shlex.join(sys.argv))
     token = leftovers.new_token()
-    this = Holder(socket.gethostname(), os.getpid(), since, command, token, tempfile.gettempdir(), what == "evaluation")
+    this = Holder(
+        socket.gethostname(),
+        os.getpid(),
+        since,
+        command,
+        token,
+        tempfile.gettempdir(),
+        what == "evaluation",
+        _started(os.getpid()) or 0,
+    )
     content = msgspec.json.encode(this)
     os.pwrite(descriptor, content, 0)
     os.ftruncate(descriptor, len(content))
@@ -181,6 +206,16 @@ def _try_flock(descriptor: int) -> bool | None:
             return None
         raise
     return True
+
+
+def _started(process: int) -> int | None:
+    """When a process began, in the kernel's ticks since the machine's start; None for one that has ended."""
+    try:
+        content = Path("/proc", str(process), "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = content.rpartition(")")[2].split()  # the third field and those behind it
+    return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:

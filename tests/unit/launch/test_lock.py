@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from paddlevit_dist.launch import leftovers
 from paddlevit_dist.launch.lock import FILE, is_running, own
 from paddlevit_dist.runtime.errors import UserError
 
@@ -21,15 +22,51 @@ def test_the_lock_does_not_keep_passwords_of_the_command_line(tmp_path, monkeypa
     assert "https://***@example.org/w?token=***" in content and "secret" not in content and "hidden" not in content
 
 
-def test_a_file_system_without_locks_is_told(tmp_path, take, monkeypatch):
+@pytest.fixture
+def no_locks(monkeypatch):
+    """A file system that refuses them."""
+
     def refuse(descriptor, operation):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+def change_holder(folder, **values) -> None:
+    content = json.loads((folder / FILE).read_text())
+    (folder / FILE).write_text(json.dumps({**content, **values}))
+
+
+def test_without_locks_a_living_process_of_this_machine_holds_the_folder_and_what_it_keeps(tmp_path, take, no_locks):
     assert take(tmp_path) == [
-        f"{tmp_path} is on a file system without locks: nothing keeps a second run from writing there"
+        f"{tmp_path} is on a file system without locks: nothing keeps a run of another machine from writing there"
     ]
-    assert is_running(tmp_path) is None
+    assert is_running(tmp_path) is True
+    kept = leftovers.SHARED_MEMORY / f"sem.{leftovers.PREFIX}{leftovers.token()}-of-the-first"
+    kept.touch()
+    half_written = tmp_path / "log.txt.tmp"
+    half_written.touch()
+    try:
+        with pytest.raises(
+            UserError, match=f"is in use by process {os.getpid()} on .*; choose another -output for this"
+        ):
+            take(tmp_path)
+        assert kept.exists() and half_written.exists()
+    finally:
+        kept.unlink()
+
+
+@pytest.mark.parametrize(
+    "values, running",
+    [({"pid": 2**22 + 1}, False), ({"started": 1}, False), ({"host": "other-host"}, None)],
+    ids=["it has ended", "its number is another's now", "of another machine"],
+)
+def test_without_locks_a_holder_that_has_ended_is_no_obstacle(tmp_path, take, no_locks, values, running):
+    take(tmp_path)
+    change_holder(tmp_path, token="0123456789abcdef", **values)
+    assert is_running(tmp_path) is running
+    assert len(take(tmp_path)) == 1
+    assert json.loads((tmp_path / FILE).read_text())["pid"] == os.getpid()
 
 
 def test_what_a_lock_file_says_is_shown_without_what_a_terminal_would_obey(tmp_path, take):

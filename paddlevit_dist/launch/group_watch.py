@@ -4,16 +4,13 @@ One thread of each rank keeps the connections on which the ranks have met (``ren
 is, once a second or so, and rank 0 answers. Who fails, or sees that its own main thread stands still, says so; rank 0
 passes that on, and judges those that are silent or gone. Without rank 0 the others end by themselves.
 
-A rank that cannot run Python is silent, and so named by the others; a timer of the interpreter, in C, ends it.
+A rank that cannot run Python is silent, and so named by the others; a process beside it ends it (``guard``).
 """
 
-import ctypes
-import faulthandler
+import contextlib
 import math
 import multiprocessing.connection
 import os
-import signal
-import struct
 import sys
 import threading
 import time
@@ -23,6 +20,7 @@ from typing import Any
 from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
 from . import failures, rendezvous, secret, status, watchdog
+from .guard import Guard
 from .status import Status
 from .watchdog import Clock, Process, Seen
 
@@ -45,37 +43,13 @@ def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> N
     with rendezvous.tell_failures(seconds):
         secret.of_run()
     status.note("joining the group")
-    _end_without_python(seconds, sys.stderr)
-    peers = rendezvous.meet(rank, size, seconds)
-    with GroupWatch(rank, size, peers, seconds):
-        with status.waiting_for_ranks():
-            join()
-        status.note("at work")
-        work()
-
-
-def _end_without_python(seconds: float, stderr: Any) -> None:
-    """End this process unless this is called again within a while: by the interpreter's own timer, which needs no
-    thread of Python and shows the stacks on a ``stderr`` that is a file, or by the kernel's, which a stopped process
-    does not escape either."""
-    seconds += max(5.0, seconds / 5)
-    faulthandler.dump_traceback_later(seconds, file=stderr, exit=True)
-    _kill_after(seconds + _GRACE_SECONDS)
-
-
-_timer: ctypes.c_void_p | None = None
-
-
-def _kill_after(seconds: float) -> None:
-    """Have the kernel send SIGKILL to this process then; 0: not any more."""
-    global _timer
-    library = ctypes.CDLL("librt.so.1")
-    if _timer is None:
-        _timer = ctypes.c_void_p()
-        event = struct.pack("Pii", 0, signal.SIGKILL, 0).ljust(64, b"\0")  # sigevent: value, signal, SIGEV_SIGNAL
-        library.timer_create(time.CLOCK_MONOTONIC, event, ctypes.byref(_timer))
-    whole, fraction = divmod(seconds, 1.0)
-    library.timer_settime(_timer, 0, struct.pack("4l", 0, 0, int(whole), int(1e9 * fraction)), None)
+    with contextlib.closing(Guard(rank, seconds + max(5.0, seconds / 5))) as guard:
+        peers = rendezvous.meet(rank, size, seconds)
+        with GroupWatch(rank, size, peers, seconds, guard.tell_alive):
+            with status.waiting_for_ranks():
+                join()
+            status.note("at work")
+            work()
 
 
 class GroupWatch:
@@ -84,10 +58,19 @@ class GroupWatch:
     Args:
         peers: from ``rendezvous.meet``.
         seconds: how long a rank may stand still.
+        tell_alive: called again and again while this process can run Python.
     """
 
-    def __init__(self, rank: int, size: int, peers: rendezvous.Peers, seconds: float) -> None:
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        peers: rendezvous.Peers,
+        seconds: float,
+        tell_alive: Callable[[], None] = lambda: None,
+    ) -> None:
         self._rank, self._size, self._peers, self._seconds = rank, size, peers, seconds
+        self._tell_alive = tell_alive
         self._poll = min(1.0, seconds / 10)
         self._silence = max(0.75 * seconds, seconds - 10.0)  # in time for the others to end within ``seconds``
         self._stderr = sys.stderr  # elsewhere for as long as Paddle joins
@@ -132,8 +115,6 @@ class GroupWatch:
         """Stop watching."""
         self._stopped.set()
         self._thread.join(_GRACE_SECONDS)
-        faulthandler.cancel_dump_traceback_later()
-        _kill_after(0)
 
     def _wait_for_others(self, longest_wait: float) -> None:
         deadline = time.monotonic() + longest_wait
@@ -163,7 +144,7 @@ class GroupWatch:
     def _run_watch(self) -> None:
         own: Seen | None = None
         while not self._stopped.is_set():
-            _end_without_python(self._seconds, self._stderr)
+            self._tell_alive()
             self._listen()
             now = self._clock.now()
             own = watchdog.follow(own, status.own(), Process.look(os.getpid()), now)

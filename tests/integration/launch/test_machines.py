@@ -1,10 +1,9 @@
 """Ranks of several machines: one that is gone or cannot join ends the others, which name it."""
 
 import signal
-import sys
 
 from integration.launch.machines import LIMIT, clear_away, require_named, start_rank
-from support.processes import free_ports, start_command
+from support.processes import free_ports
 
 
 def test_a_killed_rank_is_named_by_those_that_wait_for_it(tmp_path):
@@ -17,14 +16,6 @@ def test_a_killed_rank_is_named_by_those_that_wait_for_it(tmp_path):
         assert err.splitlines()[-1].startswith("error: rank 1 failed: not heard of for ")
     finally:
         clear_away(ranks)
-
-
-def test_the_kernel_ends_a_rank_that_is_stopped():
-    program = "import os; from paddlevit_dist.launch import group_watch as watch; watch._kill_after(60.0); "
-    stopped = start_command(
-        [sys.executable, "-c", program + f"watch._kill_after(0.2); os.kill(os.getpid(), {signal.SIGSTOP:d})"]
-    )
-    assert stopped.wait(LIMIT) == -signal.SIGKILL
 
 
 def test_a_rank_that_fails_before_it_joins_is_named_at_once(tmp_path):

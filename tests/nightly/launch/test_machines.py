@@ -33,7 +33,7 @@ def test_a_machine_that_is_gone_or_stands_still_ends_the_others(tmp_path, guilty
     ranks = [start_rank(each, port, *words) for each in range(2)]
     try:
         assert last_line(ranks[1 - guilty]).startswith(f"error: rank {guilty} failed: ")
-        assert ranks[guilty].wait(LIMIT) == -signal.SIGKILL  # the kernel ends one that is stopped
+        assert ranks[guilty].wait(LIMIT) == -signal.SIGKILL  # its guard ends one that is stopped
     finally:
         clear_away(ranks)
 

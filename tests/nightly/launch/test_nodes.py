@@ -1,8 +1,11 @@
 """Two nodes of ``python -m paddle.distributed.launch`` on the loopback address give the same result as one machine."""
 
 import json
+import os
+import signal
+import time
 
-from support.processes import ROOT, run_main, start_nodes, succeeded
+from support.processes import ROOT, descendants, run_main, start_nodes, succeeded, wait_until
 
 ARGUMENTS = [
     f"-cfg={ROOT}/configs/vit_digits.yaml",
@@ -26,3 +29,22 @@ def test_two_nodes_equal_two_spawned_processes(tmp_path):
     assert metrics(tmp_path / "nodes") == metrics(tmp_path / "spawned")
     record = json.loads((tmp_path / "nodes" / "run.json").read_text())
     assert record["processes"] == 2
+
+
+def test_nodes_whose_processes_were_all_suspended_go_on_as_if_they_had_not_been(tmp_path):
+    """As ``scontrol suspend`` and ``docker pause`` do, for longer than a rank may stand still."""
+    words = [*ARGUMENTS, "WATCHDOG_SECONDS", "4", "REPORT_FREQ", "1", "-epochs=3"]
+    succeeded(run_main(*words, f"-output={tmp_path / 'spawned'}", "-ngpus=2"))
+    nodes = start_nodes(tmp_path, *words, f"-output={tmp_path / 'nodes'}")
+    written = tmp_path / "nodes" / "metrics.jsonl"
+    wait_until(lambda: written.exists() and written.read_text().count("\n") > 2, "no updates")
+    members = [member for node in nodes for member in descendants(node.pid)]
+    for member in members:
+        os.kill(member, signal.SIGSTOP)
+    time.sleep(16.0)  # a rank that is stopped alone has 12 s
+    for member in members:
+        os.kill(member, signal.SIGCONT)
+    for node in nodes:
+        out, err = node.communicate(timeout=600)
+        assert node.returncode == 0, f"{out[-2000:]}\n{err[-2000:]}"
+    assert metrics(tmp_path / "nodes") == metrics(tmp_path / "spawned")

@@ -173,6 +173,9 @@ def test_the_least_score_decides_which_boxes_are_told(runs):
     assert none["category"] is None
     with pytest.raises(UserError, match="from 0 to 1|expected"):
         Predictor(weights, least_score=7.0)
+    assert len(Predictor(weights, least_score=0.0, max_detections=10)([image])) == len(rows)
+    with pytest.raises(UserError, match="DETECTION.MAX_DETECTIONS is '5': expected a whole number >= 10"):
+        Predictor(weights, max_detections=5)
 
 
 @pytest.mark.parametrize("way, batch", [("single", 1), ("equal_shapes", 9), ("padded", 1), ("padded", 9)])

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import paddle
 import pytest
 from support import coco_peer, small_detections
 from support.coco_writer import annotation, write_coco
@@ -14,6 +15,7 @@ from paddlevit_dist.compare.scores import SORTS
 from paddlevit_dist.compare.tables import read
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
+from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
@@ -178,3 +180,22 @@ def test_a_line_says_how_many_images_have_too_many_objects(full_image, tmp_path)
         "dog              9         1",
         "cat            117         2",
     ]
+
+
+def test_a_network_that_finds_more_gives_the_best_of_each_category():
+    words = [*small_detections.SHAPES, "-num_classes=3", "MODEL.NUM_QUERIES", "60"]
+    found = []
+    for more in ([], ["-max_detections=12"]):
+        task = make_task(config.load([*words, *more]).values)
+        paddle.seed(0)
+        model = task.build_model(3)
+        model.eval()
+        image = np.random.default_rng(0).integers(0, 256, (3, 32, 40), dtype=np.uint8)
+        batch = task.collate([DetectionSample(0, False, image, (32, 40), np.zeros((0, 4)), np.zeros(0, int))])
+        batch = {name: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for name, one in batch.items()}
+        found += task.predict_step(model, batch)
+    whole, best = found
+    assert len(whole.scores) == 60 and np.bincount(whole.labels).max() > 12
+    for label in range(3):
+        expected = np.sort(whole.scores[whole.labels == label])[::-1][:12]
+        np.testing.assert_array_equal(np.sort(best.scores[best.labels == label])[::-1], expected)

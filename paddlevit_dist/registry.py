@@ -25,6 +25,12 @@ _NOT_HERE = "paddlevit_dist.images.models.not_here:not_here"
 
 Target = str | Callable[..., Any]
 
+# Packages whose own files build a model: what such a name begins with -> the class that builds it.
+_BRIDGES_FOLDER = "paddlevit_dist.images.models.bridges"
+BRIDGES: dict[str, Target] = {
+    "timm": f"{_BRIDGES_FOLDER}.timm_model:TimmModel",
+}
+
 _DELETED = tuple(
     f"paddlevit_dist.{subject}."
     for subject in ("points", "volumes", "images.detection", "images.segmentation")
@@ -267,6 +273,8 @@ def find_name(kind: str, name: str) -> str:
         UserError: as ``resolve``.
     """
     table = _TABLES[kind]
+    if kind == "model" and (bridged := _bridged_name(name)):
+        return bridged
     for spelling in spellings(name):
         spelling = OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:
@@ -290,6 +298,17 @@ def find_name(kind: str, name: str) -> str:
             "(-import=my_things.py)"
         )
     raise UserError(f"{hint} {valid}; {own}")
+
+
+def _bridged_name(name: str) -> str | None:
+    """Add ``SOURCE:NAME`` to the table of models, and return it without timm's tag of weights; None for other names."""
+    source, colon, model = name.partition(":")
+    target = BRIDGES.get(source.lower())
+    if not colon or target is None or not model:
+        return None
+    known = f"{source.lower()}:{model.partition('.')[0] if source.lower() == 'timm' else model}"
+    MODELS.setdefault(known, target)
+    return known
 
 
 def is_of_weights(name: str) -> bool:

@@ -1,0 +1,51 @@
+"""The common part of all bridges: a network of another package as a ``Model``."""
+
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from ....tasks.model import Model
+
+
+class BridgedModel(Model):
+    """Wrap a network of another package.
+
+    The wrapper shares the network's tables of layers, parameters and buffers. Parameters therefore keep the names
+    that the other package gives them, and what replaces a layer in the wrapper replaces it in the network.
+
+    Args:
+        network: maps images (batch, in_channels, height, width) to logits (batch, num_classes), or to a tuple or
+            list that begins with them.
+        num_classes: outputs of the classifier.
+        image_size: (height, width) in pixels that the network is built for; None if it takes any.
+        in_channels: channels of the images.
+    """
+
+    def __init__(
+        self, network: nn.Layer, num_classes: int, image_size: tuple[int, int] | None, in_channels: int
+    ) -> None:
+        super().__init__()
+        object.__setattr__(self, "network", network)  # not a layer of this one, or all names would begin with it
+        self._sub_layers = network._sub_layers
+        self._parameters = network._parameters
+        self._buffers = network._buffers
+        self._non_persistable_buffer_names_set = network._non_persistable_buffer_names_set
+        self.num_classes = num_classes
+        self.image_size = image_size
+        self.in_channels = in_channels
+
+    def train(self) -> Any:
+        """Set the network to training mode."""
+        self.network.train()
+        return super().train()
+
+    def eval(self) -> Any:
+        """Set the network to evaluation mode."""
+        self.network.eval()
+        return super().eval()
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Compute logits (batch, num_classes) of images (batch, in_channels, height, width)."""
+        outputs = self.network(x)
+        return outputs[0] if isinstance(outputs, (tuple, list)) else outputs

@@ -55,7 +55,7 @@ def local_copy(address: str, sha256: str | None = None, say: Callable[[str], Non
     """The content of ``address`` as a local file, fetched once.
 
     A ``file://`` address is read where it is. The checksum is verified each time, not only after fetching; a copy that
-    differs from it is fetched again.
+    differs from it is fetched again. Without one, that of the first copy is noted beside it and holds from then on.
 
     Args:
         address: ``http://``, ``https://`` or ``file://``, which may end in ``#sha256=<64 hexadecimal digits>``.
@@ -89,14 +89,25 @@ def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) ->
             raise UserError(f"{address}: there is no file {path}")
         return Copy(path, _compare(fingerprint(path)["sha256"], address, expected))
     path = _place(address)
+    note = path.with_name(f"{path.name}.sha256")  # of the first copy: whoever gave no checksum gets the same again
+    is_given = expected is not None
+    if not is_given and note.is_file():
+        _, expected = _split(address, note.read_text(encoding="utf-8").strip())
     found = fingerprint(path)["sha256"] if path.is_file() else None
     if found is None or expected not in (None, found):
         say(f"fetching {without_credentials(address)} to {path}")
         with told_if_not_written(path.parent, f" ({CACHE_VARIABLE} names another folder)"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as target:
-                found = _fetch(address, target, has_checksum=expected is not None)
-                _compare(found, address, expected)
+                found = _fetch(address, target, has_checksum=is_given)
+                try:
+                    _compare(found, address, expected)
+                except UserError as error:
+                    told = "" if is_given else f"; {note} has that of its first copy: remove it to take the new one"
+                    raise UserError(f"{error}{told}") from None
+            if expected is None:
+                with atomic_file(note) as target:
+                    target.write(f"{found}\n".encode())
     return Copy(path, _compare(found, address, expected))
 
 

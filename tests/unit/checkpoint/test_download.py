@@ -189,3 +189,24 @@ def test_credentials_reach_their_server_and_no_message(server, tmp_path):
     with pytest.raises(UserError) as caught:
         read_weights("http://me:word@127.0.0.1:nonsense/w.pth")
     assert "word" not in str(caught.value)
+
+
+def test_the_checksum_of_the_first_copy_holds_for_every_later_one(server, weights, tmp_path):
+    address, first = server.address("w.safetensors"), digest(weights)
+    assert "was not checked" in read_weights(address).notices[0]
+    (kept,) = (tmp_path / "cache").rglob("w.safetensors")
+    assert kept.with_name("w.safetensors.sha256").read_text() == f"{first}\n"
+
+    kept.write_bytes(b"spoilt")
+    assert read_weights(address).notices == () and digest(kept) == first
+
+    kept.unlink()
+    write_safetensors(weights, {"a": np.arange(7.0)})
+    server.content = weights.read_bytes()
+    with pytest.raises(
+        UserError, match=f"expected {first}: .*; .*w.safetensors.sha256 has that of its first copy: remove"
+    ):
+        read_weights(address)
+    assert not kept.exists()
+    kept.with_name("w.safetensors.sha256").unlink()
+    assert len(read_weights(address).state["a"]) == 7

@@ -185,7 +185,10 @@ TABLE = Table(
     complete=_complete,
     check=check,
     unused=find_unused,
-    renamed_values={("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine"},
+    renamed_values={
+        ("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine",
+        ("TRAIN.OPTIMIZER.NAME", "adamwdl"): "AdamW",  # with TRAIN.LAYER_DECAY
+    },
     dropped={
         "TAG": "runs are told apart by their output folder",
         "LOCAL_RANK": "each process knows its rank",

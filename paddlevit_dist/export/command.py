@@ -124,6 +124,7 @@ def load_trained(
     if name is not None:
         return _of_foreign_weights(source, name, image_size, in_channels, part)
     from ..inference.trained import build_trained, open_source
+    from ..tasks.model import contract_of
     from ..tasks.task import make_task
 
     words = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
@@ -144,6 +145,8 @@ def load_trained(
         **parts.about,
         "report": report.summary(),
     }
+    note = contract_of(model).merge_branches()
+    about.update({"note": note} if note else {})
     names = found.learned.class_names
     if names is not None and len(names) == model.num_classes and "landmarks" not in about:
         about["classes"] = list(names)

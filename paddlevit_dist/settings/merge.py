@@ -80,6 +80,9 @@ def load(
         raise SystemExit(0)
     parsed, cfg, settings = _read(argv)
     if not is_trusted:
+        named = {setting.name: setting for setting in settings}.get("MODEL.NAME")
+        if named is not None and named.source != COMMAND_LINE:
+            registry.refuse_unnamed_code(named.value, named.place)
         own_imports.explain_missing(settings)
     elif imported := own_imports.load(settings, tells=parsed.show):
         parsed, cfg, settings = _read(argv)  # again, now that their keys are known
@@ -98,9 +101,13 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
     """The command line, the file that it names, and all settings of both, in the order in which later ones win."""
     command = command_line.parse(argv)
     cfg = command.cfg
-    if cfg is not None:
-        command.notices += filter(None, [recipes.other_than_meant(cfg)])
-    return command, cfg, (files.read(cfg) if cfg else []) + command.settings
+    if cfg is None:
+        return command, cfg, command.settings
+    tables = registry.key_tables()
+    known = [*keys(), *(name for table in tables for name in (*table.renamed, *table.dropped))]
+    settings, notices = registry.adapt_clone(files.read(cfg) + command.settings, known)
+    command.notices += [*filter(None, [recipes.other_than_meant(cfg)]), *notices]
+    return command, cfg, settings
 
 
 def _load(
@@ -290,7 +297,6 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: why for table in tables for theirs, why in table.dropped.items()}
-    _refuse_models_not_here(settings)
     known: dict[str, Setting] = {}
     notices: list[str] = []
     dropped: dict[str, str] = {}
@@ -316,21 +322,6 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
             value = renamed
         known[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, settings))
     return known, notices, list(dropped.values())
-
-
-def _refuse_models_not_here(settings: list[Setting]) -> None:
-    """A file of PaddleViT whose model is not here says so, and not first that the keys of this model are unknown."""
-    last = {setting.name: setting for setting in settings}
-    name, family = last.get("MODEL.NAME"), last.get("MODEL.TYPE")
-    refused = [setting for setting in (name,) if setting is not None and registry.not_here(str(setting.value))]
-    # Its masked autoencoders are called as the ViT inside. A model of the user's own may be of any type.
-    if family is not None and str(family.value).upper() == "MAE":
-        refused += [family] if name is None or registry.package_of("model", str(name.value)) else []
-    for setting in refused:
-        try:
-            registry.find_name("model", str(setting.value))
-        except UserError as error:
-            raise UserError(f"{setting.place}: {setting.name}: {error}") from None
 
 
 def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:

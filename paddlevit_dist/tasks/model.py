@@ -81,13 +81,7 @@ class Model(nn.Layer):
         Raises:
             UserError: an option that the model does not have, or dimensions that do not fit together.
         """
-        valid = cls.options()
-        for key in options:
-            if key not in valid:
-                hint = closest(key, list(valid))
-                raise UserError(
-                    f"model '{name}' has no option '{key}': {hint}valid options: {', '.join(sorted(valid))}"
-                )
+        cls.require_options(name, options)
         chosen = {**cls.variants.get(name, {}), **options}
         if image_size is not None:
             if "image_size" not in inspect.signature(cls).parameters:
@@ -98,6 +92,21 @@ class Model(nn.Layer):
             chosen["image_size"] = image_size
         family: Callable[..., Model] = cls
         return family(num_classes=num_classes, **chosen)
+
+    @classmethod
+    def require_options(cls, name: str, options: Mapping[str, Any]) -> None:
+        """Refuse options that the model does not have.
+
+        Raises:
+            UserError: there is one.
+        """
+        valid = cls.options()
+        for key in options:
+            if key not in valid:
+                hint = closest(key, list(valid))
+                raise UserError(
+                    f"model '{name}' has no option '{key}': {hint}valid options: {', '.join(sorted(valid))}"
+                )
 
     def forward_features(self, x: Any) -> Any:
         """The input of the classifier."""
@@ -176,6 +185,11 @@ class Model(nn.Layer):
         ``layer_names``; none without."""
         pattern = self.layer_names
         return [layer for name, layer in self.named_sublayers() if pattern and re.fullmatch(pattern, name)]
+
+    def merge_branches(self) -> str:
+        """Merge what was trained as several branches and computes the same as one, and say so. Called before an export,
+        of a model in evaluation mode; by default there is nothing to merge, and nothing to say."""
+        return ""
 
     def learn_from_teacher(self) -> None:
         """Called before training with a teacher: a model with a separate classifier for the teacher's labels

@@ -1,13 +1,20 @@
 """PaddleViT's files of models leave most of a recipe to the ``config.py`` beside each model: what stands there.
 
+A file in a clone has its own config.py, which is read; this table is for copies of such files.
+
 Source: github.com/BR-IDL/PaddleViT, image_classification/*/config.py, without what every file of theirs states, what
 only places a run, and what is the default here, too. Mean and deviation are those that the variants expect.
 """
 
+import os
 import re
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ...registry import key_tables
+from ...runtime.errors import UserError
+from ..models.bridges.paddlevit_files import defaults_of, family_of, is_taken
 
 _RECIPE = {
     "TRAIN.LINEAR_SCALED_LR": 512,
@@ -79,14 +86,38 @@ def get_defaults(files: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, 
         own: those of them that are not recipes of this package.
     """
     stated = ChainMap(*map(dict, reversed(files)))
+    clone = family_of(stated["MODEL.NAME"].source) if "MODEL.NAME" in stated else None
     folder = _find_family(own, stated)
-    if not folder:
+    if clone is not None:
+        values = _read_defaults(clone.folder, stated, is_of_ours=bool(folder))
+    elif folder:
+        values = dict(_FAMILIES.values())[folder]
+    else:
         return "", {}
-    values = {name: value for name, value in dict(_FAMILIES.values())[folder].items() if name not in stated}
+    values = {name: value for name, value in values.items() if name not in stated}
     kind, plain = stated.get("TRAIN.DISTILLATION_TYPE"), _PLAIN_DEIT.fullmatch(str(stated["MODEL.NAME"].value))
     if folder == "DeiT" and plain and kind is not None and kind.value != "none":
         values["MODEL.NAME"] = f"deit_{plain[1]}_distilled_patch16_{plain[2]}"
-    return f"PaddleViT's {folder}/config.py", values
+    return f"PaddleViT's {folder}/config.py" if clone is None else os.path.join(clone.folder, "config.py"), values
+
+
+def _read_defaults(folder: str, stated: Mapping[str, Any], is_of_ours: bool) -> dict[str, Any]:
+    """Read what the config.py of a clone says, no file states, and is not the default here. Mean and deviation of a
+    model of ours are those that its variant expects."""
+    rows = {row.name: row for table in key_tables() for row in table.keys}
+    ours = {theirs: value for table in key_tables() for theirs, value in table.renamed_values.items()}
+    found = {}
+    for name, value in defaults_of(folder).items():
+        if name in stated or name not in rows or not is_taken(name):
+            continue
+        try:
+            value = rows[name].parse(ours.get((name, str(value).lower()), value))
+        except ValueError:
+            expected = f"expected {rows[name].expected()}: state one in the YAML file"
+            raise UserError(f"{os.path.join(folder, 'config.py')}: {name} is {value}: {expected}") from None
+        if value != rows[name].default and not (is_of_ours and name.startswith("DATA.IMAGENET_")):
+            found[name] = value
+    return found
 
 
 def _find_family(own: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from typing import Literal
 from yacs.config import CfgNode
 
 from ...checkpoint.published import is_fetched
+from ...registry import refuse_unnamed_code
 from ...runtime.errors import UserError
 from ...settings import every_run
 from ...settings.key import (
@@ -214,6 +215,8 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, Setting], _: Sequenc
     for section, name in (name.split(".") for name in [*names, *(f"DATA.{name}" for name in _INPUT)]):
         given = settings.get(f"{section}.{name}")
         if name in said.get(section, {}) and (given is None or given.source != COMMAND_LINE):
+            if (section, name) == ("MODEL", "NAME"):
+                refuse_unnamed_code(said[section][name], str(source))
             values[section][name] = said[section][name]
     size = f"{values.DATA.IMAGE_SIZE} pixels"
     return [f"MODEL.NAME {values.MODEL.NAME}, {size}: network and input of the run that {source} is of"]

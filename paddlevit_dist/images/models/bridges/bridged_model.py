@@ -26,14 +26,18 @@ class BridgedModel(Model):
         self, network: nn.Layer, num_classes: int, image_size: tuple[int, int] | None, in_channels: int
     ) -> None:
         super().__init__()
+        self.wrap(network)
+        self.num_classes = num_classes
+        self.image_size = image_size
+        self.in_channels = in_channels
+
+    def wrap(self, network: nn.Layer) -> None:
+        """Share the tables of ``network`` from now on."""
         object.__setattr__(self, "network", network)  # not a layer of this one, or all names would begin with it
         self._sub_layers = network._sub_layers
         self._parameters = network._parameters
         self._buffers = network._buffers
         self._non_persistable_buffer_names_set = network._non_persistable_buffer_names_set
-        self.num_classes = num_classes
-        self.image_size = image_size
-        self.in_channels = in_channels
 
     def train(self) -> Any:
         """Set the network to training mode."""

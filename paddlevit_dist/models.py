@@ -5,7 +5,7 @@ import os
 from typing import Any, NamedTuple
 
 from .extension import extensions
-from .registry import MODELS, SPELLINGS, find_name, is_of_weights, require_derived, resolve
+from .registry import MODELS, SPELLINGS, bridged_names, find_name, is_of_weights, require_derived, resolve
 from .runtime.errors import UserError
 
 _WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")
@@ -58,8 +58,16 @@ def prepare(model: Any) -> Any:
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """List the registered names that fit the shell's ``pattern``, such as "vit*" in any case, in alphabetical order."""
-    return [name for name in sorted(MODELS) if fnmatch.fnmatchcase(name.lower(), pattern.lower())]
+    """List the registered names that fit the shell's ``pattern``, such as "vit*" in any case, in alphabetical order.
+
+    A pattern such as "paddle:*" lists those of another package.
+
+    Raises:
+        UserError: there is no such package.
+    """
+    source, colon, _ = pattern.partition(":")
+    names = bridged_names(source.lower()) if colon else [name for name in sorted(MODELS) if ":" not in name]
+    return [name for name in names if fnmatch.fnmatchcase(name.lower(), pattern.lower())]
 
 
 def variant_options(name: str) -> dict[str, Any]:

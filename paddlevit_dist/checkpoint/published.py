@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..registry import address_of_weights
 from ..runtime.errors import UserError
 from .download import Copy, find_kept, from_hub, kept_copy, local_copy, silent, small_of_hub
 
@@ -192,9 +193,12 @@ def _repository(source: Any) -> str | None:
 
 
 def _address_of(source: Any) -> str | None:
-    """The address that ``source`` is, or that of the weights at ModelScope that it names; None if it is neither."""
+    """The address that ``source`` is, or that of the weights at ModelScope, of PaddleClas or of paddle.vision that it
+    names; None if it is neither."""
     if isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE):
         return source
+    if isinstance(source, str) and (bridged := address_of_weights(source.partition("#")[0])):
+        return bridged + "".join(source.partition("#")[1:])
     address = _at_modelscope(source, _FILE)
     return None if address is None else address + "".join(source.partition("#")[1:])
 

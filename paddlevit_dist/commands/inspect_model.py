@@ -43,12 +43,16 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 def listing(part: str = "") -> str:
     """A line for each model whose name contains ``part``, with the place it comes from and its weights that have a
-    name, with their licence; does not import any model.
+    name, with their licence; does not import any model. For a part such as ``paddle:*`` the names of another package.
 
     Raises:
         UserError: there is none.
     """
     plugins.load_installed()
+    if ":" in part:
+        names = list_models(part if "*" in part else f"{part}*")
+        if names:
+            return "\n".join(names)
     names = [name for name in list_models() if part in name]
     if not names:
         raise UserError(f"inspect --list: no model's name contains '{part}'")

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from yacs.config import CfgNode
 
 from ..checkpoint.published import find_published, find_published_for
-from ..registry import TABLES
+from ..registry import TABLES, address_of_weights
 from ..runtime.errors import UserError
 from ..settings import every_run
 from ..settings.key import (
@@ -124,13 +124,16 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) ->
         return [f"MODEL.NAME {row.model}: it is what {weights.place} {weights.value} is for, instead of {name.value}"]
     if name.source == COMMAND_LINE and weights.source != COMMAND_LINE:
         own = find_published_for(name.value)
-        if own is None:
+        of_files = address_of_weights(name.value) and name.value
+        if own is None and of_files is None:
             raise UserError(
                 f"{name.place}: MODEL.NAME {name.value}: {weights.value} ({weights.place}) are weights of another "
                 "model: add -pretrained=PATH with weights of this one"
             )
-        model.PRETRAINED = own.name
-        return [f"MODEL.PRETRAINED {own.name}: the weights of MODEL.NAME {name.value}, instead of {weights.value}"]
+        model.PRETRAINED = own.name if own is not None else of_files
+        return [
+            f"MODEL.PRETRAINED {model.PRETRAINED}: the weights of MODEL.NAME {name.value}, instead of {weights.value}"
+        ]
     return []
 
 

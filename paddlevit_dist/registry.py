@@ -33,12 +33,6 @@ BRIDGES: dict[str, Target] = {
     "paddle": f"{_BRIDGES_FOLDER}.package_model:PaddleVisionModel",
 }
 _PADDLEVIT = f"{_BRIDGES_FOLDER}.paddlevit_files"
-# The function that lists the names of each such source, with its prefix; it imports no Paddle.
-_BRIDGED_NAMES = {
-    "paddlevit": f"{_PADDLEVIT}:names_of",
-    "paddleclas": f"{_BRIDGES_FOLDER}.package_files:names_of",
-    "paddle": f"{_BRIDGES_FOLDER}.package_files:names_of",
-}
 
 _DELETED = tuple(
     f"paddlevit_dist.{subject}."
@@ -333,46 +327,25 @@ def not_here(name: str) -> str:
 
 
 def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], list[str]]:
-    """Turn the settings of a YAML file in a clone of PaddleViT into ours, with lines for the log; others stay.
-
-    Raises:
-        UserError: the file is of a model that is not here, or pre-trains.
-    """
+    """Turn the settings of a YAML file in a clone of PaddleViT into ours, with lines for the log (``adapt`` there)."""
     return import_object(f"{_PADDLEVIT}:adapt")(settings, known)
 
 
 def refuse_unnamed_code(name: Any, place: str) -> None:
-    """Refuse a model that only weights or their folder name, and that a clone's code builds which this user has not
-    named.
-
-    Args:
-        place: of MODEL.NAME, for the message.
-
-    Raises:
-        UserError: it is such a model.
-    """
+    """Refuse by a ``UserError`` a model that only weights name, at ``place``, and that a clone's code builds which this
+    user has not named."""
     import_object(f"{_PADDLEVIT}:refuse_unnamed")(name, place)
 
 
 def address_of_weights(name: str) -> str | None:
     """Return the address that the files of PaddleClas or paddle.vision have for the weights of a model of theirs, such
-    as ``paddle:resnet50``; None for any other name.
-
-    Raises:
-        UserError: the model is not known, or has no weights.
-    """
+    as ``paddle:resnet50``; None for any other name. A ``UserError`` says that they have none."""
     return import_object(f"{_BRIDGES_FOLDER}.package_files:address_of")(name)
 
 
 def bridged_names(source: str) -> list[str]:
-    """List the names of the models that the files of a package have, such as "paddle", with its prefix.
-
-    Raises:
-        UserError: no such source is known, or the package is not there.
-    """
-    if source not in _BRIDGED_NAMES:
-        raise UserError(f"no models come from '{source}:': expected one of {', '.join(sorted(_BRIDGED_NAMES))}")
-    return import_object(_BRIDGED_NAMES[source])(source)
+    """List the models of "paddleclas" or "paddle", with that prefix; a ``UserError`` says that they cannot be."""
+    return import_object(f"{_BRIDGES_FOLDER}.package_files:names_of")(source)
 
 
 def list_names(kind: str) -> list[str]:

@@ -35,8 +35,7 @@ def test_the_file_names_its_network_and_its_config_py_gives_what_it_does_not_sta
     folder = os.path.abspath(os.path.dirname(os.path.dirname(file)))
     runs, computed, defaults = run.notices
     assert runs == (
-        f"{file}:7: plain_tiny: the network is built by code of {folder}, which is run; code of no other folder is "
-        f"({model.NAME})"
+        f"{file}:7: plain_tiny: the network is built by code of {folder}, which is run; code of no other folder is"
     )
     assert computed == f"{folder}/config.py: TRAIN.END_LR = 53 - 4 is not taken: it is no literal"
     assert defaults.startswith(f"{file}: from {folder}/config.py: DATA.IMAGENET_MEAN [0.485, 0.456, 0.406], ")

@@ -13,8 +13,6 @@ from paddle.nn.initializer.lazy_init import lazy_init_helper
 from ....runtime.errors import UserError
 from .bridged_model import BridgedModel
 
-Build = Callable[[int, int], nn.Layer]  # of the number of classes and of the channels of images
-
 _NOT_DECAYED = re.compile(
     r"(?:^|\.)(?:pos_emb|position_emb|cls_token|class_token|dist_token|relative_position_bias)\w*$"
 )
@@ -27,8 +25,8 @@ _LARGEST_DIFFERENCE = 1e-3  # of outputs before and after a merge, relative to t
 class ExaminedModel(BridgedModel):
     """A network that ``build(num_classes, in_channels)`` makes.
 
-    The classifier is what has another shape when built for another number of classes. Where nothing has, the build
-    function does not take the number: the linear layers of ``own_classes`` outputs are replaced with new ones.
+    The classifier is what has another shape in a network for another number of classes. If nothing has, the build
+    function does not take the number: new linear layers replace those of ``own_classes`` outputs.
 
     A network that returns several outputs in training only, such as VOLO and distilled ones, returns in training what
     it returns in evaluation: otherwise a part of the evaluated output would never learn.
@@ -45,7 +43,7 @@ class ExaminedModel(BridgedModel):
     def __init__(
         self,
         name: str,
-        build: Build,
+        build: Callable[[int, int], nn.Layer],
         num_classes: int,
         image_size: tuple[int, int],
         in_channels: int = 3,
@@ -57,9 +55,8 @@ class ExaminedModel(BridgedModel):
             heads = _changed_layers(network, lambda: build(classes + 1, in_channels))
             if in_channels != 3 and not _changed_layers(network, lambda: build(classes, 3)):
                 raise UserError(f"model '{name}' takes images of 3 channels alone: leave out DATA.IMAGE_CHANNELS")
-        is_ignored = not heads
-        if is_ignored:
-            heads = [path for path, layer in network.named_sublayers() if _outputs(layer) == own_classes]
+        is_ignored, linear = not heads, _linear_layers(network)
+        heads = heads or [path for path, layer in linear.items() if layer.weight.shape[1] == own_classes]
         if not heads:
             raise UserError(
                 f"model '{name}': its build function takes no number of classes, and no linear layer has {own_classes} "
@@ -67,61 +64,50 @@ class ExaminedModel(BridgedModel):
             )
         super().__init__(network, num_classes, image_size, in_channels)
         self.classifier_layers = tuple(heads)
-        widths = {_inputs(network, head) for head in heads}
+        widths = {linear[head].weight.shape[0] if head in linear else None for head in heads}
         self.embed_dim = widths.pop() if len(widths) == 1 else None  # of features, for probes
-        if num_classes == 0 or (is_ignored and num_classes != own_classes):
-            with _out_of_lazy_mode():
-                self.reset_classifier(num_classes)
-        found = [one for one in _BLOCKS if len(getattr(network, one, None) or []) > 1 and _is_list(network, one)]
-        self.layer_names = rf"(?:{'|'.join(found)})\.\d+" if found else None
-        with (
-            one_line_for(f"model '{name}' does not take images of {image_size[0]} x {image_size[1]}"),
-            _out_of_lazy_mode(),
-        ):
-            self._answers_as_evaluation = self._is_several_in_training(name)
+        lists = [one for one in _BLOCKS if isinstance(getattr(network, one, None), (nn.LayerList, nn.Sequential))]
+        self.layer_names = rf"(?:{'|'.join(lists)})\.\d+" if lists else None
         self._learns_from_teacher = False
+        said = f"model '{name}' does not take images of {image_size[0]} x {image_size[1]}"
+        with one_line_for(said), _out_of_lazy_mode():
+            if num_classes == 0 or (is_ignored and num_classes != own_classes):
+                self.reset_classifier(num_classes)
+            self._answers_as_evaluation = self._is_several_in_training(name)
 
     def _is_several_in_training(self, name: str) -> bool:
         """Tell whether the network returns several outputs in training and one in evaluation, or cannot do in training
         what it does in evaluation, as VOLO with today's NumPy. No layer inside it is in training, and none changes."""
         images = paddle.zeros([2, self.in_channels, *self.image_size])
         self.network.eval()
-        with paddle.no_grad():
+        with paddle.enable_grad():
             evaluated = self.network(images)
-            self.network.training = True
-            try:
-                trained = self.network(images)
-            except Exception:  # only what is told apart from an evaluation
-                trained = (evaluated,)
-        if isinstance(evaluated, (tuple, list)):
-            self._freeze_unused(images)
-        self.network.train()
-        logits = _first(evaluated)
+        logits, is_several = _first(evaluated), isinstance(evaluated, (tuple, list))
         if len(logits.shape) != 2 or self.num_classes not in (0, logits.shape[1]):
             raise UserError(f"model '{name}' returns {logits.shape} for 2 images and {self.num_classes} classes")
-        return isinstance(trained, (tuple, list)) and not isinstance(evaluated, (tuple, list))
-
-    def _freeze_unused(self, images: paddle.Tensor) -> None:
-        """Freeze what only other outputs than the first come from, such as GoogLeNet's: no loss reaches it, and several
-        processes would wait for its gradients."""
-        self.network.eval()
-        parameters = [one for one in self.network.parameters() if not one.stop_gradient]
-        found = paddle.grad(_first(self.network(images)).sum(), parameters, allow_unused=True)
-        for parameter, gradient in zip(parameters, found):
-            parameter.stop_gradient = gradient is None
+        if is_several:  # no loss reaches what the others alone come from, and processes would wait for its gradients
+            parameters = [one for one in self.network.parameters() if not one.stop_gradient]
+            for one, gradient in zip(parameters, paddle.grad(logits.sum(), parameters, allow_unused=True)):
+                one.stop_gradient = gradient is None
+        self.network.training = True
+        try:
+            with paddle.no_grad():
+                trained = self.network(images)
+        except Exception:  # only what is told apart from an evaluation
+            trained = (evaluated,)
+        self.network.train()
+        return isinstance(trained, (tuple, list)) and not is_several
 
     def forward(self, x: paddle.Tensor) -> Any:
         """Compute logits (batch, num_classes) of images (batch, in_channels, height, width); two of them in training
         with a teacher, of a network that has a classifier for the teacher's labels."""
-        if not self.training:
-            return _first(self.network(x))
-        if self._answers_as_evaluation and not self._learns_from_teacher:
+        if self.training and self._answers_as_evaluation and not self._learns_from_teacher:
             self.network.training = False
             outputs = self.network(x)
             self.network.training = True
             return _first(outputs)
         outputs = self.network(x)
-        if self._learns_from_teacher and isinstance(outputs, (tuple, list)):
+        if self.training and self._learns_from_teacher and isinstance(outputs, (tuple, list)):
             logits, of_teacher = outputs[:2]
             return (logits, of_teacher) if logits.shape == of_teacher.shape else logits
         return _first(outputs)
@@ -134,11 +120,9 @@ class ExaminedModel(BridgedModel):
         found: list[paddle.Tensor] = []
         heads = [layer for path, layer in self.named_sublayers() if path in self.classifier_layers]
         hooks = [head.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0])) for head in heads]
-        try:
-            self(x)
-        finally:
-            for hook in hooks:
-                hook.remove()
+        self(x)
+        for hook in hooks:
+            hook.remove()
         return next(features for features in found if len(features.shape) == 2)
 
     def reset_classifier(self, num_classes: int) -> None:
@@ -165,22 +149,20 @@ class ExaminedModel(BridgedModel):
     def merge_branches(self) -> str:
         if not any(hasattr(layer, name) for layer in self.sublayers() for name in _MERGING):
             return ""
-        merged = copy.deepcopy(self.network)
-        images = paddle.randn([1, self.in_channels, *self.image_size])
+        merged, images = copy.deepcopy(self.network), paddle.randn([1, self.in_channels, *self.image_size])
         self.eval()
+        as_trained = "its branches are exported as they were trained"
         with paddle.no_grad():
             before = _first(self.network(images))
             try:
-                for layer in merged.sublayers():
-                    for name in _MERGING:
-                        getattr(layer, name, lambda: None)()
+                for layer, name in [(layer, name) for layer in merged.sublayers() for name in _MERGING]:
+                    getattr(layer, name, lambda: None)()
                 merged.eval()
                 difference = float((_first(merged(images)) - before).abs().max() / before.abs().max())
             except Exception as error:
-                reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-                return f"its branches are exported as they were trained: its files raise {reason} when they merge them"
+                return f"{as_trained}: merging them raises {type(error).__name__}: {str(error).strip()[:200]}"
         if not difference <= _LARGEST_DIFFERENCE:
-            return f"its branches are exported as they were trained: merged ones give outputs {difference:.1e} off"
+            return f"{as_trained}: merged ones give outputs {difference:.1e} off"
         self.wrap(merged)
         return f"its branches are merged: outputs differ by {difference:.1e} of the largest"
 
@@ -189,17 +171,8 @@ def _first(outputs: Any) -> paddle.Tensor:
     return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
 
 
-def _outputs(layer: nn.Layer) -> int | None:
-    return layer.weight.shape[1] if isinstance(layer, nn.Linear) else None
-
-
-def _inputs(network: nn.Layer, path: str) -> int | None:
-    layer = dict(network.named_sublayers())[path]
-    return layer.weight.shape[0] if isinstance(layer, nn.Linear) else None
-
-
-def _is_list(network: nn.Layer, name: str) -> bool:
-    return isinstance(getattr(network, name), (nn.LayerList, nn.Sequential))
+def _linear_layers(network: nn.Layer) -> dict[str, nn.Layer]:
+    return {path: layer for path, layer in network.named_sublayers() if isinstance(layer, nn.Linear)}
 
 
 def _changed_layers(network: nn.Layer, build_other: Callable[[], nn.Layer]) -> list[str]:
@@ -230,11 +203,7 @@ def _out_of_lazy_mode() -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_line_for(what: str) -> Iterator[None]:
-    """Say in one line what files of another package could not do.
-
-    Raises:
-        UserError: for whatever they raise.
-    """
+    """Turn whatever files of another package raise into a ``UserError`` of one line that begins with ``what``."""
     try:
         yield
     except UserError:

@@ -6,17 +6,16 @@ Nothing here runs code of a clone: ``config.py`` and the files of networks are p
 import ast
 import dataclasses
 import functools
-import glob
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from ....registry import MODELS, find_name, package_of
 from ....runtime.errors import UserError
 
 PREFIX = "paddlevit:"
-VARIABLE = "PADDLEVIT"  # names a clone whose code may be run for a run's folder that names it
+VARIABLE = "PADDLEVIT"  # names a clone whose code may be run for weights that name it
 _RATES = ("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH")
 _KEPT = (*_RATES, "MODEL.TYPE", "MODEL.NUM_CLASSES", "MODEL.PRETRAINED", "MODEL.RESUME")
 _OURS = ("vit", "deit", "swin", "cait", "pvtv2", "mixer", "convnext")  # MODEL.TYPE of the families that are here
@@ -32,12 +31,7 @@ _SEGMENTERS = re.compile("dpt|segmenter|setr_|trans2seg|upernet_(cswin|focal)")
 
 
 class ClonedFamily(NamedTuple):
-    """A folder of a clone, such as image_classification/XCiT.
-
-    Attributes:
-        folder: its absolute path.
-        builds: (module, function) of each ``build_*(config)`` in it.
-    """
+    """A folder of a clone, such as image_classification/XCiT, and (module, function) of each ``build_*(config)``."""
 
     folder: str
     builds: tuple[tuple[str, str], ...]
@@ -49,21 +43,22 @@ def family_of(file: str) -> ClonedFamily | None:
     a module with ``build_*(config)``; None for any other file."""
     folder = os.path.dirname(os.path.abspath(file))
     folder = os.path.dirname(folder) if os.path.basename(folder) == "configs" else folder
-    if not os.path.isfile(file) or ("config", "get_config") not in _functions(folder, "config.py"):
+    if not os.path.isfile(file) or "get_config" not in _functions(os.path.join(folder, "config.py")):
         return None
-    files = [name for name in sorted(os.listdir(folder)) if name.endswith(".py")]
-    found = [one for name in files for one in _functions(folder, name, ["config"]) if one[1].startswith("build_")]
+    found = [
+        (name.removesuffix(".py"), function)
+        for name in sorted(os.listdir(folder))
+        if name.endswith(".py")
+        for function, arguments in _functions(os.path.join(folder, name)).items()
+        if function.startswith("build_") and arguments == ["config"]
+    ]
     return ClonedFamily(folder, tuple(found)) if found else None
 
 
-def _functions(folder: str, name: str, arguments: Sequence[str] | None = None) -> list[tuple[str, str]]:
-    """List (module, function) of a file, only those with exactly these arguments."""
-    return [
-        (name.removesuffix(".py"), node.name)
-        for node in _parse(os.path.join(folder, name))
-        if isinstance(node, ast.FunctionDef)
-        and (arguments is None or [argument.arg for argument in node.args.args] == arguments)
-    ]
+def _functions(file: str) -> dict[str, list[str]]:
+    """Read the names of a file's functions, with those of their arguments."""
+    nodes = [node for node in _parse(file) if isinstance(node, ast.FunctionDef)]
+    return {node.name: [argument.arg for argument in node.args.args] for node in nodes}
 
 
 def _parse(file: str) -> list[ast.stmt]:
@@ -74,36 +69,27 @@ def _parse(file: str) -> list[ast.stmt]:
         return []
 
 
-def choose_build(family: ClonedFamily, values: dict[str, Any]) -> tuple[str, str]:
-    """Choose the module and function that build what a YAML file is for: of several, the one called as its MODEL.TYPE.
+def choose_build(family: ClonedFamily, kind: str) -> tuple[str, str]:
+    """Choose the module and function that build a network: of several, the one that is called as MODEL.TYPE, ``kind``.
 
     Raises:
-        UserError: it pre-trains, or no function or several fit.
+        UserError: none or several fit.
     """
     builds = [one for one in family.builds if "pretrain" not in one[1]]
-    if len(builds) > 1:
-        kind = re.sub("[^a-z0-9]", "", str(values.get("MODEL.TYPE", "")).lower())
-        of_kind = [one for one in builds if one[1].removeprefix("build_").replace("_", "") == kind]
-        builds = of_kind or builds
-    if len(builds) != 1:
-        names = ", ".join(f"{module}.{function}" for module, function in family.builds)
-        raise UserError(
-            f"{family.folder}: MODEL.TYPE {values.get('MODEL.TYPE')} fits none or several of its build functions "
-            f"({names}): expected build_TYPE, so give MODEL.TYPE that name in the YAML file"
-        )
-    return builds[0]
+    plain = re.sub("[^a-z0-9]", "", kind.lower())
+    chosen = [one for one in builds if len(builds) == 1 or one[1].removeprefix("build_").replace("_", "") == plain]
+    if len(chosen) != 1:
+        names = ", ".join(".".join(one) for one in family.builds)
+        raise UserError(f"{family.folder}: MODEL.TYPE {kind} fits none or several of {names}: expected build_TYPE")
+    return chosen[0]
 
 
 @functools.cache
 def _assigned(folder: str) -> dict[str, ast.expr]:
     """Read what ``_C.SECTION.KEY = ...`` of a family's config.py assigns, by dotted name; not its sections."""
     nodes = [node for node in _parse(os.path.join(folder, "config.py")) if isinstance(node, ast.Assign)]
-    found = {ast.unparse(node.targets[0]): node.value for node in nodes}
-    return {
-        name.removeprefix("_C."): value
-        for name, value in found.items()
-        if name.startswith("_C.") and not isinstance(value, ast.Call)
-    }
+    found = {ast.unparse(node.targets[0]): node.value for node in nodes if not isinstance(node.value, ast.Call)}
+    return {name.removeprefix("_C."): value for name, value in found.items() if name.startswith("_C.")}
 
 
 def defaults_of(folder: str) -> dict[str, Any]:
@@ -123,8 +109,7 @@ def is_taken(name: str) -> bool:
     """Whether a default of config.py holds here: what a training does and what images it sees, not where things are."""
     if name in ("TRAIN.LAST_EPOCH", "TRAIN.TEACHER_MODEL", "DATA.IMAGE_CHANNELS", "DATA.BATCH_SIZE_EVAL"):
         return False
-    sections = ("TRAIN.", "DATA.IMAGE", "DATA.CROP", "DATA.BATCH_SIZE")
-    return name.startswith(sections) or name in _RATES
+    return name.startswith(("TRAIN.", "DATA.IMAGE", "DATA.CROP", "DATA.BATCH_SIZE")) or name in _RATES
 
 
 def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[str]]:
@@ -142,40 +127,34 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
         UserError: the file pre-trains, or is of a model that is not here and lies in no clone.
     """
     last = {setting.name: setting for setting in settings}
-    name = last.get("MODEL.NAME")
+    name, pretrains = last.get("MODEL.NAME"), last.get(_PRETRAINING)
     if name is None:
         return settings, []
     if str(name.value).startswith(PREFIX):
-        return settings, [f"{name.place}: {_tell(require_family(str(name.value)), str(name.value))}"]
+        return settings, [f"{name.place}: {_tell(require_family(str(name.value)))}"]
+    if pretrains is not None and pretrains.value is True:
+        raise UserError(f"{pretrains.place}: {_PRETRAINING}: pre-training is not taken: only classifiers are")
     family = family_of(name.source)
-    kind = last.get("MODEL.TYPE")
-    is_pretraining = last.get(_PRETRAINING)
-    if is_pretraining is not None and is_pretraining.value is True:
-        raise UserError(f"{is_pretraining.place}: {_PRETRAINING}: pre-training is not taken: only classifiers are")
     if family is None:
-        _refuse(last)
-    if family is None or _is_ours(str(name.value), kind.value if kind else defaults_of(family.folder)["MODEL.TYPE"]):
+        _refuse(name, last.get("MODEL.TYPE"))
         return settings, []
-    path = PREFIX + os.path.abspath(name.source)
-    adapted, left = [], []
-    for setting in settings:
-        if setting is name:
-            adapted.append(dataclasses.replace(setting, value=path))
-        elif family_of(setting.source) != family or setting.name in _KEPT:
-            adapted.append(setting)
-        elif not setting.name.startswith("MODEL."):
-            if setting.name in known:
-                adapted.append(setting)
-            else:
-                left.append(f"{setting.place}: {setting.name} is read by the clone's own files alone")
+    kind = last["MODEL.TYPE"].value if "MODEL.TYPE" in last else defaults_of(family.folder).get("MODEL.TYPE")
+    if _is_ours(str(name.value), kind):
+        return settings, []
+    own = [setting for setting in settings if family_of(setting.source) == family and setting.name not in _KEPT]
+    strange = [one for one in own if one.name not in known and not one.name.startswith("MODEL.")]
+    left = [one for one in own if one.name.startswith("MODEL.")] + strange
+    told = [f"{name.place}: {name.value}: {_tell(family)}"]
+    told += [f"{one.place}: {one.name} is read by the clone's own files alone" for one in strange]
     for key, value in _assigned(family.folder).items():
         if is_taken(key) and key not in last and not _is_literal(value):
-            left.append(f"{family.folder}/config.py: {key} = {ast.unparse(value)} is not taken: it is no literal")
-    return adapted, [f"{name.place}: {name.value}: {_tell(family, path)}", *left]
+            told.append(f"{family.folder}/config.py: {key} = {ast.unparse(value)} is not taken: it is no literal")
+    path = dataclasses.replace(name, value=PREFIX + os.path.abspath(name.source))
+    return [*(one for one in settings if one not in left and one is not name), path], told
 
 
-def _tell(family: ClonedFamily, name: str) -> str:
-    return f"the network is built by code of {family.folder}, which is run; code of no other folder is ({name})"
+def _tell(family: ClonedFamily) -> str:
+    return f"the network is built by code of {family.folder}, which is run; code of no other folder is"
 
 
 def _is_ours(name: str, kind: Any) -> bool:
@@ -187,10 +166,9 @@ def _is_ours(name: str, kind: Any) -> bool:
     return str(kind).lower() in _OURS or package_of("model", known) is None
 
 
-def _refuse(last: dict[str, Any]) -> None:
+def _refuse(name: Any, kind: Any) -> None:
     """Refuse a model that is not here, before keys are told to be unknown that it alone has."""
-    name, kind = last["MODEL.NAME"], last.get("MODEL.TYPE")
-    absent = not_here(str(name.value)) if str(name.value) not in MODELS else ""
+    absent = "" if str(name.value) in MODELS else not_here(str(name.value))
     if absent:
         raise UserError(f"{name.place}: MODEL.NAME: model '{name.value}': {absent}")
     # Masked autoencoders are called as the ViT inside. A model of the user's own may be of any type.
@@ -203,23 +181,16 @@ def not_here(name: str) -> str:
     plain = name.lower().replace("-", "_")
     if _SEGMENTERS.match(plain):
         return "not here: of a clone of PaddleViT only image_classification is taken"
-    if _CLASSIFIERS.match(plain):
-        return (
-            "not here: give the file of your clone of PaddleViT: -cfg=PaddleViT/image_classification/*/configs/*.yaml"
-        )
-    return ""
+    clone = "not here: give the file of your clone of PaddleViT: -cfg=PaddleViT/image_classification/*/configs/*.yaml"
+    return clone if _CLASSIFIERS.match(plain) else ""
 
 
 def locate(name: str) -> tuple[str, bool]:
     """Find the YAML file of ``paddlevit:PATH``, and whether it lies in the clone that the variable PADDLEVIT names: one
     that may lie elsewhere than on the machine that has written the name."""
-    path = name.removeprefix(PREFIX)
-    root = os.environ.get(VARIABLE)
-    if root:
-        file = os.path.join(os.path.abspath(root), "image_classification", *path.split(os.sep)[-3:])
-        if family_of(file) is not None:
-            return file, True
-    return path, False
+    path, root = name.removeprefix(PREFIX), os.environ.get(VARIABLE)
+    file = os.path.join(os.path.abspath(root or ""), "image_classification", *path.split(os.sep)[-3:])
+    return (file, True) if root and family_of(file) is not None else (path, False)
 
 
 def require_family(name: str) -> ClonedFamily:
@@ -240,30 +211,16 @@ def require_family(name: str) -> ClonedFamily:
 
 
 def refuse_unnamed(name: Any, place: str) -> None:
-    """Refuse code that only a run's folder or weights name: they may come from anybody.
+    """Refuse a model that only a run's folder or weights name and that a clone's code builds: they may come from
+    anybody.
 
     Raises:
-        UserError: a model is built by a clone's code, and the variable PADDLEVIT does not name that clone.
+        UserError: the variable PADDLEVIT does not name that clone.
     """
-    if not str(name).startswith(PREFIX):
-        return
     file, is_named = locate(str(name))
-    if not is_named:
-        folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(file))))
+    if str(name).startswith(PREFIX) and not is_named:
+        folder = os.path.abspath(os.path.join(os.path.dirname(file), *[os.pardir] * 3))
         raise UserError(
             f"{place}: MODEL.NAME {name}: weights do not have code run that nobody here has named: if you trust that "
             f"clone of PaddleViT, set {VARIABLE}={folder}"
         )
-
-
-def names_of(_: str) -> list[str]:
-    """List the names of all YAML files of the clone that the variable PADDLEVIT names.
-
-    Raises:
-        UserError: it names none.
-    """
-    root = os.environ.get(VARIABLE)
-    files = sorted(glob.glob(os.path.join(glob.escape(root or ""), "image_classification", "*", "configs", "*.yaml")))
-    if root is None or not files:
-        raise UserError(f"{VARIABLE} names no clone of PaddleViT: set it to the folder that has image_classification")
-    return [PREFIX + os.path.abspath(file) for file in files if family_of(file) is not None]

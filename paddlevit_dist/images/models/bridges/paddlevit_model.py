@@ -41,12 +41,19 @@ class PaddleVitModel(ExaminedModel):
         with one_line_for(f"model '{name}' cannot be configured"):
             config = modules["config"].get_config(file)
         config.defrost()
-        module, function = choose_build(family, {"MODEL.TYPE": config.MODEL.TYPE})
+        module, function = choose_build(family, str(config.MODEL.TYPE))
         rates = {"DROPOUT": dropout, "ATTENTION_DROPOUT": attention_dropout, "DROPPATH": drop_path}
         config.MODEL.update({key: value for key, value in rates.items() if key in config.MODEL})
         own_classes, own_size = config.MODEL.get("NUM_CLASSES", 1000), config.DATA.IMAGE_SIZE
-        sides = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size or (own_size, own_size))
-        config.DATA.IMAGE_SIZE = _one_side(name, config, sides)
+        sides = image_size if isinstance(image_size, (tuple, list)) else (image_size or own_size,) * 2
+        if sides[0] != sides[1]:
+            raise UserError(f"model '{name}' takes square images, not {sides[0]} x {sides[1]} pixels")
+        if "IMG_SIZE" in config.MODEL and sides[0] != own_size:  # CrossViT resizes all others to it, without a word
+            own = f"MODEL.IMG_SIZE {config.MODEL.IMG_SIZE}, for images of {own_size} pixels"
+            raise UserError(
+                f"model '{name}' reads its sizes from {own}, not {sides[0]}: set DATA.IMAGE_SIZE {own_size}"
+            )
+        config.DATA.IMAGE_SIZE = sides[0]
 
         def build(classes: int, channels: int) -> nn.Layer:
             config.MODEL.NUM_CLASSES = classes
@@ -56,7 +63,7 @@ class PaddleVitModel(ExaminedModel):
             with _imports_from(family.folder, modules):
                 return getattr(modules[module], function)(config.clone())
 
-        super().__init__(name, build, num_classes, sides, in_channels, own_classes)
+        super().__init__(name, build, num_classes, (sides[0], sides[1]), in_channels, own_classes)
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "PaddleVitModel":
@@ -68,48 +75,28 @@ class PaddleVitModel(ExaminedModel):
         return {name: default for name, default in super().options().items() if name != "name"}
 
 
-def _one_side(name: str, config: Any, sides: tuple[int, int]) -> int:
-    """Return the side of square images.
-
-    Raises:
-        UserError: they are not square; or the family reads its sizes from MODEL.IMG_SIZE, as CrossViT does, and resizes
-            every other image to them without a word.
-    """
-    if sides[0] != sides[1]:
-        raise UserError(f"model '{name}' takes square images, not {sides[0]} x {sides[1]} pixels")
-    own = config.MODEL.get("IMG_SIZE")
-    if own is not None and sides[0] != config.DATA.IMAGE_SIZE:
-        raise UserError(
-            f"model '{name}' reads its sizes from MODEL.IMG_SIZE {own}, for images of {config.DATA.IMAGE_SIZE} pixels, "
-            f"not {sides[0]}: set DATA.IMAGE_SIZE {config.DATA.IMAGE_SIZE}, or give a YAML file with another IMG_SIZE"
-        )
-    return sides[0]
-
-
 @functools.cache
 def _import_family(family: ClonedFamily) -> dict[str, ModuleType]:
-    """Import the config.py and the networks of a family.
-
-    Every family has a config.py, droppath.py and utils.py of its own: modules of these names that are in use stay
-    hidden meanwhile, and are back afterwards.
-
-    Raises:
-        UserError: a file raises an exception.
-    """
+    """Import the config.py and the networks of a family; a ``UserError`` if they raise an exception."""
     modules: dict[str, ModuleType] = {}
     with _imports_from(family.folder, modules):
         for name in ("config", *dict(family.builds)):
             with one_line_for(f"{family.folder}/{name}.py cannot be imported"):
-                modules[name] = importlib.import_module(name)
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", None)).startswith(os.path.join(family.folder, "")):
-                modules[name] = module
+                importlib.import_module(name)
+        inside = os.path.join(family.folder, "")
+        modules.update(
+            {n: one for n, one in sys.modules.items() if str(getattr(one, "__file__", "")).startswith(inside)}
+        )
     return modules
 
 
 @contextlib.contextmanager
 def _imports_from(folder: str, modules: dict[str, ModuleType]) -> Iterator[None]:
-    """Let ``import NAME`` find a family's modules, and leave nothing behind: neither modules nor compiled files."""
+    """Let ``import NAME`` find a family's modules, and leave nothing behind: neither modules nor compiled files.
+
+    Every family has a config.py, droppath.py and utils.py of its own: modules of these names that are in use are hidden
+    meanwhile.
+    """
     own = {file.removesuffix(".py") for file in os.listdir(folder) if file.endswith(".py")}
     hidden = {name: sys.modules.pop(name) for name in own if name in sys.modules}
     writes = sys.dont_write_bytecode

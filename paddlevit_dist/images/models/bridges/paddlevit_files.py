@@ -141,6 +141,7 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     kind = last["MODEL.TYPE"].value if "MODEL.TYPE" in last else defaults_of(family.folder).get("MODEL.TYPE")
     if _is_ours(str(name.value), kind):
         return settings, []
+    choose_build(family, str(kind))
     own = [setting for setting in settings if family_of(setting.source) == family and setting.name not in _KEPT]
     strange = [one for one in own if one.name not in known and not one.name.startswith("MODEL.")]
     left = [one for one in own if one.name.startswith("MODEL.")] + strange

@@ -3,8 +3,10 @@
 import os
 
 import pytest
+import yaml
 from support.paddlevit_clone import write_family
 
+from paddlevit_dist.checkpoint.content import MODEL, STATE
 from paddlevit_dist.registry import MODELS, OWN, register_model
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
@@ -116,3 +118,14 @@ def test_code_that_only_weights_name_is_not_run(file, tmp_path, monkeypatch, ref
     assert load([f"-cfg={config}"], is_trusted=False).values.MODEL.NAME.startswith("paddlevit:/elsewhere")
     monkeypatch.setenv("PADDLEVIT", str(tmp_path))
     assert "plain_tiny.yaml is not there: expected" in refuse(lambda: load([f"-cfg={config}"], is_trusted=False))
+
+
+def test_a_probe_of_weights_runs_no_code_that_these_alone_name(file, tmp_path, monkeypatch, refuse):
+    about = {"settings": {"TASK": "classification", "MODEL": {"NAME": f"paddlevit:{os.path.abspath(file)}"}}}
+    for name, text in ((MODEL, ""), (STATE, ""), ("about.yaml", yaml.safe_dump(about))):
+        (tmp_path / name).write_text(text)
+    words = ["-cfg=probe_linear", f"-pretrained={tmp_path / MODEL}", f"-data_path={tmp_path}"]
+
+    assert refuse(load, words).endswith(f"set PADDLEVIT={tmp_path}/PaddleViT")
+    monkeypatch.setenv("PADDLEVIT", f"{tmp_path}/PaddleViT")
+    assert load(words).values.MODEL.NAME == f"paddlevit:{os.path.abspath(file)}"

@@ -38,8 +38,11 @@ def _load_pretrained(pretrained, model, model_url, use_ssld=False):
 def Small_x1_0(pretrained=False, use_ssld=False, **kwargs):
     return Small(**kwargs)
 
-def Listed(pretrained=False, use_ssld=False, **kwargs):
-    return Small(lists=True, **kwargs)
+def Listed(pretrained=True, use_ssld=False, **kwargs):
+    model = Small(lists=True, **kwargs)
+    if pretrained:  # by default, as UniFormer
+        load_dygraph_pretrain(model, MODEL_URLS["Listed"])
+    return model
 
 def helper(x):
     return x

@@ -31,7 +31,7 @@ class PaddleVisionModel(ExaminedModel):
     @classmethod
     def build_network(cls, name: str, num_classes: int) -> nn.Layer:
         """Build the network with fresh weights."""
-        return getattr(paddle.vision.models, name)(num_classes=num_classes)
+        return getattr(paddle.vision.models, name)(pretrained=False, num_classes=num_classes)
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "PaddleVisionModel":
@@ -55,7 +55,8 @@ class PaddleClasModel(PaddleVisionModel):
     def build_network(cls, name: str, num_classes: int) -> nn.Layer:
         # Files fix names of some parameters by Paddle's counters: each build gets counters, and names, of its own.
         with paddle.utils.unique_name.guard(f"paddleclas_{next(_builds)}_"):
-            return getattr(cls.import_backbones(paddleclas_folder()), name)(class_num=num_classes)
+            builder = getattr(cls.import_backbones(paddleclas_folder()), name)
+            return builder(pretrained=False, class_num=num_classes)  # UniFormer's default is True
 
     @classmethod
     @functools.cache

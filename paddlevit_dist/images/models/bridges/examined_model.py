@@ -13,8 +13,8 @@ from paddle.nn.initializer.lazy_init import lazy_init_helper
 from ....runtime.errors import UserError
 from .bridged_model import BridgedModel
 
-_NOT_DECAYED = re.compile(
-    r"(?:^|\.)(?:pos_emb|position_emb|cls_token|class_token|dist_token|relative_position_bias)\w*$"
+_NOT_DECAYED = re.compile(  # parameters, or parts of a list of them as CrossViT has
+    r"(?:^|\.)(?:pos_emb|position_emb|cls_token|class_token|dist_token|relative_position_bias)\w*(?:\.\d+)?$"
 )
 _BLOCKS = ("blocks", "layers", "stages")  # lists of what an input passes one after the other
 # Methods without arguments that merge the branches of a layer, as PaddleViT and PaddleClas call them.

@@ -44,6 +44,10 @@ def test_what_depends_on_the_classes_is_found_by_comparing_builds(tmp_path):
     model = build(write_family(tmp_path, "plain"), num_classes=8)
     assert model.classifier_layers == ("head",) and model.embed_dim == 8
     assert model.no_weight_decay() == ("pos_embed",)
+    listed = write_family(
+        tmp_path, "listed", init="self.cls_token = nn.ParameterList([self.create_parameter([8, 1])])"
+    )  # as CrossViT
+    assert "cls_token.0" in build(listed).no_weight_decay()
     assert [len(group) for group in model.layer_groups()] == [3, 5, 5, 2]
     model.eval()
     features = model.forward_features(IMAGES)

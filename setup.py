@@ -54,6 +54,8 @@ ONNX = [  # export -format=onnx; paddle2onnx and the onnx that it allows have no
     "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
     "onnxruntime>=1.19,<2",  # compares the outputs; onnxruntime-gpu takes its place on a GPU
 ]
+# Its files build MODEL.NAME timm:...; pip would also install PyTorch, which they do not need here (--no-deps).
+TIMM = "timm>=1.0.31,<1.1"
 DETECTION = ["scipy>=1.7,<2"]  # assigns predicted to true boxes (DETR's matching), C++ behind one function
 
 # Paddle itself comes with cpu or gpu alone: somebody's own build, for Ascend or Kunlun, stays what it is. A newer
@@ -75,6 +77,7 @@ EXTRAS = {
     "lidar": [LIDAR],
     "detection": [NUMBA, *DETECTION],
     "onnx": ONNX,
+    "timm": [TIMM],
     "all": [NUMBA, FAST, LIDAR, *VOLUMES, *ONNX, "tensorboard>=2.12,<3"],  # all but Paddle and the services
     "dev": [
         *(NUMBA, FAST, LIDAR, *VOLUMES, *ONNX[:2]),  # the same, for their tests

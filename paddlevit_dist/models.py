@@ -106,11 +106,13 @@ class ModelOptions(NamedTuple):
         defaults: every option with the value that the name implies.
         of_variant: the options that the table of variants sets.
         fixed: dimensions that recipes name but that have only one value.
+        notices: what a user should know of the model.
     """
 
     defaults: dict[str, Any]
     of_variant: dict[str, Any]
     fixed: dict[str, Any]
+    notices: list[str]
 
 
 def model_options(name: str) -> ModelOptions:
@@ -120,4 +122,4 @@ def model_options(name: str) -> ModelOptions:
         UserError: unknown name.
     """
     family, variant = _family(_own_name(name)), variant_options(name)
-    return ModelOptions({**family.options(), **variant}, variant, dict(family.fixed_options))
+    return ModelOptions({**family.options(), **variant}, variant, dict(family.fixed_options), family.notices_of(name))

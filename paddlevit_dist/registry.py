@@ -33,6 +33,11 @@ BRIDGES: dict[str, Target] = {
     "paddle": f"{_BRIDGES_FOLDER}.package_model:PaddleVisionModel",
 }
 _PADDLEVIT = f"{_BRIDGES_FOLDER}.paddlevit_files"
+# The modules that know the names and weights of a source.
+_FILES_OF = {
+    "timm": f"{_BRIDGES_FOLDER}.timm_model",
+    **dict.fromkeys(("paddleclas", "paddle"), f"{_BRIDGES_FOLDER}.package_files"),
+}
 
 _DELETED = tuple(
     f"paddlevit_dist.{subject}."
@@ -338,14 +343,24 @@ def refuse_unnamed_code(name: Any, place: str) -> None:
 
 
 def address_of_weights(name: str) -> str | None:
-    """Return the address that the files of PaddleClas or paddle.vision have for the weights of a model of theirs, such
-    as ``paddle:resnet50``; None for any other name. A ``UserError`` says that they have none."""
-    return import_object(f"{_BRIDGES_FOLDER}.package_files:address_of")(name)
+    """Return where the weights of ``paddle:resnet50`` are, by the files of its source; None for any other name.
+
+    Raises:
+        UserError: timm, PaddleClas or paddle.vision has no such model, or no weights of it.
+    """
+    module = _FILES_OF.get(name.partition(":")[0])
+    return import_object(f"{module}:address_of")(name) if module and not name.endswith(":") else None
 
 
 def bridged_names(source: str) -> list[str]:
-    """List the models of "paddleclas" or "paddle", with that prefix; a ``UserError`` says that they cannot be."""
-    return import_object(f"{_BRIDGES_FOLDER}.package_files:names_of")(source)
+    """List the models of "timm", "paddleclas" or "paddle", with that prefix.
+
+    Raises:
+        UserError: there is no such source, or its package is not installed.
+    """
+    if source not in _FILES_OF:
+        raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(_FILES_OF))}")
+    return import_object(f"{_FILES_OF[source]}:names_of")(source)
 
 
 def list_names(kind: str) -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GPU_INDEX = "https://www.paddlepaddle.org.cn/packages/stable/cu126/"
+WITHOUT_DEPENDENCIES = ["timm>=1.0.31,<1.1"]  # for tests; it would bring PyTorch
 GPU_WHEEL = ["paddlepaddle-gpu==2.6.2", "numpy>=1.21,<2", "setuptools"]  # 2.6.2 imports setuptools
 
 WSL_DRIVER = "/usr/lib/wsl/lib"  # of WSL 2, not always in PATH
@@ -44,6 +45,7 @@ def main():
         install(python, *GPU_WHEEL, "-e", f"{ROOT}[dev]")
     else:
         install_with_paddle(python, wants_gpu=options.paddle == "auto")
+    install(python, "--no-deps", *WITHOUT_DEPENDENCIES)
     (options.folder / ".ready").write_text("made by tools/install.py\n", encoding="utf-8")
 
 

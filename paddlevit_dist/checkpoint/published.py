@@ -188,16 +188,19 @@ def _repository(source: Any) -> str | None:
     row = find_published(source)
     if row is not None:
         return f"timm/{row.name}"
-    found = _REPOSITORY.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
+    named = source.partition("#")[0] if isinstance(source, str) else ""
+    found = _REPOSITORY.fullmatch(address_of_weights(named) or named)
     return found[1] if found else None
 
 
 def _address_of(source: Any) -> str | None:
-    """The address that ``source`` is, or that of the weights at ModelScope, of PaddleClas or of paddle.vision that it
-    names; None if it is neither."""
+    """The address that ``source`` is, or that of the weights at ModelScope or of another package that it names; None if
+    it is neither."""
     if isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE):
         return source
     if isinstance(source, str) and (bridged := address_of_weights(source.partition("#")[0])):
+        if bridged.startswith("hf:"):
+            return None
         return bridged + "".join(source.partition("#")[1:])
     address = _at_modelscope(source, _FILE)
     return None if address is None else address + "".join(source.partition("#")[1:])

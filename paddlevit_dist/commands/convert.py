@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.array_files import write_safetensors
+from ..checkpoint.content import about_of, settings_beside
 from ..checkpoint.load import layout_of_owner, rename_states, to_torch_names
+from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
-from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_weights
+from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, find_weights_file, read_weights
 from ..launch.tuning import import_paddle
 from ..models import create_model, variant_options
 from ..registry import MODELS
@@ -84,7 +86,9 @@ def convert(source: str, target: str, part: str | None = None) -> Converted:
     path = Path(target).expanduser()
     if path.suffix not in (EXTENSION, _SAFETENSORS):
         raise UserError(f"convert: {target} ends in neither {EXTENSION} nor in {_SAFETENSORS}")
-    converted = with_our_names(read_weights(evaluated_weights(source), part))
+    found = evaluated_weights(source)
+    weights = read_weights(found, part)
+    converted = _of_timm(found, weights) or with_our_names(weights)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == _SAFETENSORS:
@@ -96,6 +100,18 @@ def convert(source: str, target: str, part: str | None = None) -> Converted:
     except OSError as error:
         raise UserError(f"convert: {target} cannot be written: {error.strerror or error}") from error
     return converted
+
+
+def _of_timm(source: str, weights: Weights) -> Converted | None:
+    """Return the weights of a run whose model timm's files built: their names and layout are timm's already."""
+    if is_fetched(source):
+        return None
+    file = find_weights_file(source)
+    model = (settings_beside(about_of(file), file) or {}).get("MODEL")
+    name = model.get("NAME") if isinstance(model, dict) else None
+    if not isinstance(name, str) or not name.startswith("timm:"):
+        return None
+    return Converted(weights.state, set(), f"{name}, timm's own names and layout", [], weights.name, weights.notices)
 
 
 def with_our_names(weights: Weights) -> Converted:

@@ -11,10 +11,12 @@ from yacs.config import CfgNode
 from ..checkpoint.published import PUBLISHED, Published, file_beside, find_published, find_published_for
 from ..registry import SPELLINGS, find_name
 from ..runtime.errors import UserError
+from ..runtime.lazy_names import import_object
 from ..runtime.text_files import read_json
 from .models.variants import ExpectedInput, expected_input
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors")  # beside which those files lie
+_TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:input_of"
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
 # By Pillow's numbers, which Hugging Face writes.
 _RESAMPLING = dict(enumerate(("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")))
@@ -72,16 +74,26 @@ def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput,
         UserError: a file beside the weights is damaged, or says what images are not prepared by here.
     """
     model = SPELLINGS.get(values.MODEL.NAME, values.MODEL.NAME)
-    of_variant = expected_input(model)
-    weights = weights_of(values)
     if values.DATA.IMAGE_CHANNELS != 3:
         return None
+    named, of_variant = _of_timm_name(values) if model.startswith("timm:") else (model, expected_input(model))
+    weights = weights_of(values)
     if weights is not None:
         size = (of_variant or ExpectedInput()).image_size
         crop = weights.crop_pct, weights.interpolation, size, weights.crop_mode
         return ExpectedInput(weights.mean, weights.std, *crop), weights.name
+    if named.startswith("timm:") and named == str(values.MODEL.PRETRAINED).partition("#")[0]:
+        return of_variant, named
     described = _describe(values.MODEL.PRETRAINED, model, of_variant or ExpectedInput(), is_hub_asked)
-    return described or (of_variant and (of_variant, model))
+    return described or (of_variant and (of_variant, named))
+
+
+def _of_timm_name(values: CfgNode) -> tuple[str, ExpectedInput]:
+    """Return what timm says of the weights that the configuration names, else of the first ones of the model, and the
+    name."""
+    source = str(values.MODEL.PRETRAINED).partition("#")[0]
+    name = source if source.startswith("timm:") else values.MODEL.NAME
+    return name, _of_timm(import_object(_TIMM_INPUT)(name), name, ExpectedInput())
 
 
 def tell_expected(values: CfgNode) -> str | None:
@@ -121,7 +133,8 @@ def not_known(values: CfgNode, found: tuple[ExpectedInput, str] | None) -> str |
         found: what ``input_of`` says.
     """
     source = values.MODEL.PRETRAINED
-    if weights_of(values) is not None or (found is not None and os.path.isfile(found[1])):
+    is_known = found is not None and (os.path.isfile(found[1]) or found[1] == str(source).partition("#")[0])
+    if weights_of(values) is not None or is_known:
         return None
     reason = next(filter(None, (file_beside(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
     return reason and f"note: what {source} expects of images is not known: {reason}"
@@ -162,6 +175,8 @@ def _read(file: str) -> Mapping[str, Any]:
 
 
 def _is_of(architecture: Any, model: str) -> bool:
+    if model.startswith("timm:"):
+        return architecture in (None, model.removeprefix("timm:"))
     try:
         return architecture is None or SPELLINGS.get(known := find_name("model", architecture), known) == model
     except UserError:

@@ -108,6 +108,11 @@ class Model(nn.Layer):
                     f"model '{name}' has no option '{key}': {hint}valid options: {', '.join(sorted(valid))}"
                 )
 
+    @classmethod
+    def notices_of(cls, name: str) -> list[str]:
+        """Say what a user should know of the model that ``name`` stands for, before it is built."""
+        return []
+
     def forward_features(self, x: Any) -> Any:
         """The input of the classifier."""
         raise NotImplementedError

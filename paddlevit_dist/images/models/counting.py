@@ -8,6 +8,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from .bridges import torch_layers
 from .layers import MatrixProduct
 
 
@@ -119,6 +120,8 @@ def _products_per_number(layer: nn.Layer, inputs: tuple[Any, ...]) -> int:
     """Multiplications per output element: the length of the sum that yields it."""
     if isinstance(layer, nn.Linear):
         return int(layer.weight.shape[0])
+    if isinstance(layer, torch_layers.Linear):
+        return layer.in_features
     if isinstance(layer, (nn.Conv1D, nn.Conv2D, nn.Conv3D)):
         return math.prod(layer.weight.shape[1:])  # (out, in / groups, *kernel)
     if isinstance(layer, MatrixProduct):

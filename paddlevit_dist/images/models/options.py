@@ -37,7 +37,7 @@ def configured_options(model: "Model") -> tuple[dict[str, Any], list[str]]:
             number of stages than there are.
     """
     known = model_options(model.NAME)
-    options, differing, notices = {}, [], []
+    options, differing, notices = {}, [], [f"note: {notice}" for notice in known.notices]
     for key, names in _DIMENSIONS.items():
         value = model[key]
         if value is None:

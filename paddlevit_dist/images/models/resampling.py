@@ -79,6 +79,15 @@ def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
+def bilinear_matrix(old_size: int, new_size: int) -> np.ndarray:
+    """float64 (new_size, old_size): as ``bicubic_matrix``, with a triangle as the filter."""
+    scale = old_size / new_size
+    centers = (np.arange(new_size) + 0.5) * scale
+    distance = np.abs((np.arange(old_size) + 0.5)[None, :] - centers[:, None]) / max(scale, 1.0)
+    weights = np.maximum(1.0 - distance, 0.0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
 ANTIALIASED, BICUBIC, OFFSET = "antialiased", "bicubic", "offset"
 
 

@@ -9,15 +9,19 @@ from support.paddleclas_clone import write_clone
 from support.paddlevit_clone import write_family
 from support.processes import run_command, run_main
 from support.runs import PLAIN, contents, last_line, refusal, well, write_images
+from support.timm_zoo import needs_compat
 
 TOOL = [sys.executable, "-m", "paddlevit_dist"]
 # As VOLO: two outputs in training, one in evaluation.
 FORWARD = "return (self.head(x), self.aux(x)) if self.training else self.head(x) + 0.5 * self.aux(x)"
 
 
-@pytest.fixture(params=["paddlevit", "paddleclas"])
+@pytest.fixture(params=["paddlevit", "paddleclas", pytest.param("timm", marks=needs_compat)])
 def source(request, tmp_path):
     """The words that choose the network, the variables that name its files, and what says so in the log."""
+    if request.param == "timm":
+        words = [PLAIN, "MODEL.NAME", "timm:test_efficientnet", "-image_size=32"]
+        return words, {}, "model: timm:test_efficientnet"
     if request.param == "paddlevit":
         init = "self.aux = nn.Linear(dim, num_classes)"
         file = write_family(tmp_path / "PaddleViT", "apart", FORWARD, init=init)

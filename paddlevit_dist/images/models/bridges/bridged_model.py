@@ -1,10 +1,14 @@
 """The common part of all bridges: a network of another package as a ``Model``."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import paddle
 from paddle import nn
+from paddle.nn.initializer.lazy_init import lazy_init_helper
 
+from ....runtime.errors import UserError
 from ....tasks.model import Model
 
 
@@ -53,3 +57,28 @@ class BridgedModel(Model):
         """Compute logits (batch, num_classes) of images (batch, in_channels, height, width)."""
         outputs = self.network(x)
         return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
+
+
+@contextlib.contextmanager
+def outside_lazy_mode() -> Iterator[None]:
+    """Leave ``paddle.LazyGuard`` for the block: files of other packages read and change the values of parameters."""
+    helper = lazy_init_helper()
+    was_lazy = helper.state
+    helper.disable()
+    try:
+        yield
+    finally:
+        if was_lazy:
+            helper.enable()
+
+
+@contextlib.contextmanager
+def one_line_for(what: str) -> Iterator[None]:
+    """Turn whatever files of another package raise into a ``UserError`` of one line that begins with ``what``."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[-300:]
+        raise UserError(f"{what}: its files raise {type(error).__name__}: {reason}") from error

@@ -1,17 +1,15 @@
 """Networks whose files say nothing about them: what a training has to know is found by trial."""
 
-import contextlib
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import paddle
 from paddle import nn
-from paddle.nn.initializer.lazy_init import lazy_init_helper
 
 from ....runtime.errors import UserError
-from .bridged_model import BridgedModel
+from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode
 
 _NOT_DECAYED = re.compile(  # parameters, or parts of a list of them as CrossViT has
     r"(?:^|\.)(?:pos_emb|position_emb|cls_token|class_token|dist_token|relative_position_bias)\w*(?:\.\d+)?$"
@@ -50,7 +48,7 @@ class ExaminedModel(BridgedModel):
         own_classes: int = 1000,
     ) -> None:
         classes = num_classes or own_classes
-        with one_line_for(f"model '{name}' cannot be built"), _out_of_lazy_mode():
+        with one_line_for(f"model '{name}' cannot be built"), outside_lazy_mode():
             network = build(classes, in_channels)
             heads = _changed_layers(network, lambda: build(classes + 1, in_channels))
             if in_channels != 3 and not _changed_layers(network, lambda: build(classes, 3)):
@@ -70,7 +68,7 @@ class ExaminedModel(BridgedModel):
         self.layer_names = rf"(?:{'|'.join(lists)})\.\d+" if lists else None
         self._learns_from_teacher = False
         said = f"model '{name}' does not take images of {image_size[0]} x {image_size[1]}"
-        with one_line_for(said), _out_of_lazy_mode():
+        with one_line_for(said), outside_lazy_mode():
             if num_classes == 0 or (is_ignored and num_classes != own_classes):
                 self.reset_classifier(num_classes)
             self._answers_as_evaluation = self._is_several_in_training(name)
@@ -185,29 +183,3 @@ def _changed_layers(network: nn.Layer, build_other: Callable[[], nn.Layer]) -> l
     shapes = {name: parameter.shape for name, parameter in other.named_parameters()}
     names = [name for name, one in network.named_parameters() if shapes.get(name) != one.shape]
     return list(dict.fromkeys(name.rpartition(".")[0] for name in names if "." in name))
-
-
-@contextlib.contextmanager
-def _out_of_lazy_mode() -> Iterator[None]:
-    """Leave ``paddle.LazyGuard``, under which only shapes are wanted: files of other packages read and write values of
-    their parameters while they build a network."""
-    helper = lazy_init_helper()
-    was_lazy = helper.state
-    helper.disable()
-    try:
-        yield
-    finally:
-        if was_lazy:
-            helper.enable()
-
-
-@contextlib.contextmanager
-def one_line_for(what: str) -> Iterator[None]:
-    """Turn whatever files of another package raise into a ``UserError`` of one line that begins with ``what``."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())[-300:]
-        raise UserError(f"{what}: its files raise {type(error).__name__}: {reason}") from error

@@ -68,8 +68,6 @@ def _parsed(source: str) -> tuple[tuple[str, ...], dict[str, str]]:
 
 def names_of(source: str) -> list[str]:
     """List the models of "paddleclas" or "paddle", with that prefix; a ``UserError`` without PaddleClas."""
-    if source not in _SOURCES:
-        raise UserError(f"models of '{source}:' cannot be listed: expected {' or '.join(_SOURCES)}")
     return list(_parsed(source)[0])
 
 

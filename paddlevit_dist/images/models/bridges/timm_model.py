@@ -1,0 +1,297 @@
+"""Models of timm, built by timm's own files on Paddle."""
+
+import difflib
+import functools
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from ....checkpoint.load import from_torch_names, to_torch_names
+from ....distributed import has_batch_norm
+from ....registry import MODELS
+from ....runtime.errors import UserError
+from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode
+
+REQUIREMENT = "timm>=1.0.31,<1.1"
+
+# Our own networks of the same names -> how many times as fast a training step is on a CPU (docs/benchmarks.md).
+_OWN_SPEED = {"vit": 2.0, "swin": 2.8, "convnext": 7.0}
+
+# Modules of timm of which models have been compared with PyTorch (tests/golden/timm_zoo.json and timm_zoo_more.json).
+COMPARED_MODULES = frozenset(
+    "beit byoanet byobnet cait coat convit convmixer convnext cpubone crossvit cspnet cspnext davit deit densenet "
+    "dla dpn edgenext efficientformer efficientformer_v2 efficientnet efficientvim efficientvit_mit "
+    "efficientvit_msra eva fasternet fastvit focalnet gcvit ghostnet hardcorenas hgnet hiera hieradet_sam2 hrnet "
+    "iformer inception_next inception_resnet_v2 inception_v3 inception_v4 lcnetv2 levit lowformer mambaout maxxvit "
+    "metaformer mlp_mixer mobilenetv3 mobilenetv5 mobilevit mvitv2 naflexvit nasnet nest nextvit nfnet pit pnasnet "
+    "pvt_v2 qwen3_vit rdnet regnet repghost repvit res2net resnest resnet resnetv2 rexnet selecsls senet sequencer "
+    "shvit sknet starnet swiftformer swin_transformer swin_transformer_v2 swin_transformer_v2_cr tiny_vit tnt "
+    "tresnet twins visformer vision_transformer vision_transformer_hybrid vision_transformer_relpos "
+    "vision_transformer_sam vitamin volo vovnet xception xception_aligned xcit".split()
+)
+
+
+@functools.cache
+def load_timm() -> Any:
+    """Import timm on Paddle, once in a process.
+
+    Raises:
+        UserError: timm is missing, Paddle is too old, or the program has imported timm with PyTorch.
+    """
+    if not hasattr(paddle, "compat"):
+        raise UserError(f"models of timm need Paddle 3.3 or newer, and this is {paddle.__version__}: upgrade Paddle")
+    spec = importlib.util.find_spec("timm")
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(
+            f"models of timm need the package timm: pip install --no-deps '{REQUIREMENT}' (PyTorch is not needed)"
+        )
+    if "timm" in sys.modules:
+        raise UserError("this program has imported timm with PyTorch: build models of timm for Paddle in another one")
+    from . import torch_names
+
+    with torch_names.torch_on_paddle(f"{spec.submodule_search_locations[0]}/data/constants.py"):
+        import timm
+        from timm.layers import create_act, norm_act
+
+    # The file repeats the forward pass of its base class. This is the one that several processes can share.
+    norm_act.BatchNormAct2d.forward = _normalize_and_activate
+    # Backward passes written for PyTorch's engine. Paddle's own functions compute the same.
+    create_act._ACT_FN_ME.clear()
+    create_act._ACT_LAYER_ME.clear()
+    return timm
+
+
+def _normalize_and_activate(layer: Any, x: paddle.Tensor) -> paddle.Tensor:
+    return layer.act(layer.drop(layer._normalise(x)))
+
+
+class TimmModel(BridgedModel):
+    """A classifier of timm by its name, such as ``timm:efficientnet_b0``.
+
+    Weights have timm's names and layout. Other options than those of ``options`` go to timm as they are.
+    """
+
+    @classmethod
+    def options(cls) -> dict[str, Any]:
+        """Return what ``build`` can set, besides the number of classes and the image size, with its default."""
+        return {"in_channels": 3, "dropout": 0.0, "drop_path": 0.0}
+
+    @classmethod
+    def notices_of(cls, name: str) -> list[str]:
+        """Say whether no model of its file has been compared with PyTorch, and which network of ours is faster."""
+        timm, own = load_timm(), name.partition(":")[2]
+        _require_model(timm, own)
+        notices = []
+        if not timm.models.is_model_in_modules(own, COMPARED_MODULES):
+            notices.append(
+                f"{name}: no model of this file of timm has been compared with PyTorch here: compare its logits first"
+            )
+        speed = _OWN_SPEED.get(own.partition("_")[0])
+        if speed is not None and own in MODELS and paddle.get_device() == "cpu":
+            notices.append(f"ours is {speed:g} times as fast on a CPU: MODEL.NAME {own}")
+        return notices
+
+    @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "TimmModel":
+        """Build the model that ``timm:NAME`` stands for.
+
+        Args:
+            name: with the prefix.
+            num_classes: outputs; 0 for the features alone.
+            image_size: pixels, one number or (height, width); None: the one that its weights were trained at.
+            options: ``in_channels``, ``dropout``, ``drop_path``, and timm's own.
+
+        Raises:
+            UserError: timm has no such model, or the model does not have an option.
+        """
+        timm, own = load_timm(), name.partition(":")[2]
+        _require_model(timm, own)
+        channels = options.pop("in_channels", 3)
+        names = {"dropout": "drop_rate", "drop_path": "drop_path_rate"}
+        given = {names.get(key, key): value for key, value in options.items() if key not in names or value}
+        given.update({"num_classes": num_classes, **({"in_chans": channels} if channels != 3 else {})})
+        size = timm.get_pretrained_cfg(own).input_size[1:]
+        if image_size is not None:
+            size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+            given["img_size"] = size
+        with one_line_for(f"model '{name}' cannot be built on Paddle"), outside_lazy_mode():
+            network = _create(timm, own, given)
+        return cls(network, num_classes, tuple(size), channels)
+
+    def __init__(self, network: nn.Layer, num_classes: int, image_size: tuple[int, int], in_channels: int) -> None:
+        super().__init__(network, num_classes, image_size, in_channels)
+        self._has_teacher = False
+        named = network.pretrained_cfg.get("classifier") or ()
+        self.classifier_layers = (named,) if isinstance(named, str) else tuple(named)
+        levels = _pyramid(getattr(network, "feature_info", None) if hasattr(network, "forward_intermediates") else None)
+        self._levels = [level for level, _, _ in levels]
+        self.feature_strides = tuple(stride for _, stride, _ in levels)
+        self.feature_channels = tuple(channels for _, _, channels in levels)
+
+    @property
+    def key_maps(self) -> Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]:  # type: ignore[override]
+        """Return timm's own conversion of weights in other forms or for other sizes."""
+        return {"timm": self._convert}
+
+    def _convert(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        state = to_torch_names(state)
+        shapes = {name: tuple(tensor.shape) for name, tensor in to_torch_names(self.network.state_dict()).items()}
+        convert = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
+        if convert is not None and any(getattr(state.get(name), "shape", None) != shapes[name] for name in shapes):
+            tensors = {name: paddle.to_tensor(np.ascontiguousarray(value)) for name, value in state.items()}
+            with paddle.no_grad():
+                state = {name: tensor.numpy() for name, tensor in convert(tensors, self.network).items()}
+        return from_torch_names(state)
+
+    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
+        """Fit the first convolution to other channels than 3, as timm does: one gets the sum of the three, more get
+        them in turn, scaled to the same sum."""
+        first = self.network.pretrained_cfg.get("first_conv")
+        firsts = (first,) if isinstance(first, str) else tuple(first or ())
+        if name not in [f"{layer}.weight" for layer in firsts] or value.ndim != 4 or value.shape[1] != 3:
+            return None
+        if self.in_channels == 1:
+            return value.sum(axis=1, keepdims=True)
+        repeated = np.concatenate([value] * -(-self.in_channels // 3), axis=1)[:, : self.in_channels]
+        return repeated * np.float32(3 / self.in_channels)
+
+    def forward(self, x: paddle.Tensor) -> Any:
+        """Compute logits (batch, num_classes); in training with a teacher also those for the teacher's labels."""
+        outputs = self._following_mode()(x)
+        if not isinstance(outputs, (tuple, list)):
+            return outputs
+        return tuple(outputs) if self._has_teacher and self.training else outputs[0]
+
+    def _following_mode(self) -> Any:
+        """Return the network in the mode of this layer, which a larger network that it is part of may have changed."""
+        if self.network.training != self.training:
+            self.network.training = self.training
+        return self.network
+
+    def forward_features(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Compute the input of the classifier, (batch, channels)."""
+        network = self._following_mode()
+        return network.forward_head(network.forward_features(x), pre_logits=True)
+
+    def features(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
+        """Compute the maps (batch, channels, height, width) of ``feature_strides``, from fine to coarse."""
+        if not self._levels:
+            return super().features(x, sizes)
+        return self._following_mode().forward_intermediates(
+            x, indices=self._levels, output_fmt="NCHW", intermediates_only=True
+        )
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layers with newly initialized ones for ``num_classes``, or with nothing for 0."""
+        self.num_classes = num_classes
+        self.network.reset_classifier(num_classes)
+
+    def learn_from_teacher(self) -> None:
+        """Give two logits in training mode, where the model has a head for a teacher's labels."""
+        if hasattr(self.network, "set_distilled_training"):
+            self.network.set_distilled_training(True)
+            self._has_teacher = True
+
+    def no_weight_decay(self) -> tuple[str, ...]:
+        """Return the names that timm does not decay."""
+        names = getattr(self.network, "no_weight_decay", set)()
+        return tuple(name for name, _ in self.named_parameters() if name in names)
+
+    def layer_groups(self) -> list[list[str]]:
+        """Group the names of parameters by timm's ``group_matcher``, from the input to the head."""
+        from timm.models import group_parameters
+
+        matcher = self.network.group_matcher(coarse=False)
+        groups = group_parameters(self.network, matcher)
+        return [groups[number] for number in sorted(groups)]
+
+    def recomputed_layers(self) -> list[nn.Layer]:
+        """Return the blocks of timm's ``group_matcher``; none with batch norms, which would count a batch twice."""
+        matcher = self.network.group_matcher(coarse=False)
+        blocks = matcher.get("blocks") if isinstance(matcher, Mapping) else None
+        if not blocks:
+            return []
+        patterns = [one for one in ([blocks] if isinstance(blocks, str) else next(zip(*blocks))) if r"(\d+)" in one]
+        found = [
+            layer
+            for name, layer in self.network.named_sublayers()
+            if any(re.fullmatch(pattern.rstrip("$"), name) for pattern in patterns)
+        ]
+        return [] if any(map(has_batch_norm, found)) else found
+
+
+def names_of(source: str) -> list[str]:
+    """List timm's models and weights, with the prefix ``timm:``."""
+    timm = load_timm()
+    return [f"{source}:{name}" for name in sorted({*timm.list_models(), *timm.list_pretrained()})]
+
+
+def address_of(name: str) -> str:
+    """Return where the weights ``timm:NAME.TAG`` are, or the first ones of ``timm:NAME``: ``hf:OWNER/REPOSITORY`` or an
+    address.
+
+    Raises:
+        UserError: timm has no such model, or no such weights.
+    """
+    about = _configuration(name)
+    if about.hf_hub_id:
+        tag = f".{about.tag}" if about.tag else ""
+        whole = f"{about.hf_hub_id}{about.architecture}{tag}" if about.hf_hub_id.endswith("/") else about.hf_hub_id
+        return f"hf:{whole}"
+    if not about.url:
+        raise UserError(f"{name}: timm names no weights for it: give a file (-pretrained=FILE), or train without")
+    return about.url
+
+
+def input_of(name: str) -> dict[str, Any]:
+    """Return what timm's ``pretrained_cfg`` says of the images of ``timm:NAME`` or ``timm:NAME.TAG``."""
+    return _configuration(name).to_dict()
+
+
+@functools.cache
+def _configuration(name: str) -> Any:
+    timm, own = load_timm(), name.partition(":")[2]
+    model, _, tag = own.partition(".")
+    _require_model(timm, model)
+    tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{model}.*")]
+    if tag and tag not in tags:
+        told = ", ".join(tags) or "none"
+        raise UserError(f"{name}: timm has no such weights of {model}: expected one of the tags {told}")
+    return timm.get_pretrained_cfg(own)
+
+
+def _require_model(timm: Any, name: str) -> None:
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.0)
+        raise UserError(
+            f"timm {timm.__version__} has no model '{name}': did you mean {', '.join(near)}? "
+            "'paddlevit-dist inspect --list timm:' names all"
+        )
+
+
+def _create(timm: Any, name: str, given: dict[str, Any]) -> nn.Layer:
+    """Call timm's ``create_model``; a network of convolutions alone takes any size, and no ``img_size``."""
+    try:
+        return timm.create_model(name, **given)
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in given:
+            raise
+        if unknown[1] == "img_size":
+            return _create(timm, name, {key: value for key, value in given.items() if key != "img_size"})
+        raise UserError(f"model 'timm:{name}' has no option '{unknown[1]}': remove it") from None
+
+
+def _pyramid(info: Any) -> Sequence[tuple[int, int, int]]:
+    """Return index, stride and channels of the last map of each stride; of a plain ViT of four maps of one stride."""
+    maps = [] if info is None else [(i, one["reduction"], one["num_chs"]) for i, one in enumerate(info)]
+    if len({stride for _, stride, _ in maps}) == 1 and len(maps) >= 4:
+        return [maps[len(maps) * part // 4 - 1] for part in (1, 2, 3, 4)]
+    last = {stride: (index, stride, channels) for index, stride, channels in maps}
+    return [last[stride] for stride in sorted(last) if stride >= 4]

@@ -1,0 +1,288 @@
+"""Functions and methods of PyTorch that mean something else in Paddle, take other arguments, or are not there.
+
+Source of their meaning: PyTorch 2's documentation. Each is here because a file of timm calls it.
+"""
+
+import functools
+import math
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from ..resampling import bicubic_matrix, bilinear_matrix
+from . import torch_layers as layers
+
+_READERS = "timm"  # the package whose files get PyTorch's meaning of methods of a tensor
+
+
+def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    return F.dropout(x, p, training=training)
+
+
+def avg_pool2d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: float | None = None,
+) -> Any:
+    return layers.AvgPool2d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)(x)
+
+
+def max_pool2d(x: Any, *args: Any, **options: Any) -> Any:
+    return layers.MaxPool2d(*args, **options)(x)
+
+
+def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    return F.group_norm(x, num_groups, eps, weight, bias)
+
+
+def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    eps = paddle.finfo(x.dtype).eps if eps is None else eps
+    axes = list(range(-len(normalized_shape), 0))
+    normal = x * paddle.rsqrt(x.square().mean(axes, keepdim=True) + eps)
+    return normal if weight is None else normal * weight
+
+
+def batch_norm(
+    x: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    if running_mean is None:  # standardized weights
+        axes = [axis for axis in range(x.ndim) if axis != 1]
+        mean, variance = x.mean(axes, keepdim=True), x.var(axes, unbiased=False, keepdim=True)
+        shape = [1, -1, *[1] * (x.ndim - 2)]
+        scale = paddle.rsqrt(variance + eps) if weight is None else weight.reshape(shape) * paddle.rsqrt(variance + eps)
+        return (x - mean) * scale if bias is None else (x - mean) * scale + bias.reshape(shape)
+    return F.batch_norm(x, running_mean, running_var, weight, bias, training, 1 - momentum, eps)
+
+
+def interpolate(
+    x: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    if size is None:
+        size = [int(side * scale_factor) for side in x.shape[2:]] if antialias else None
+    elif isinstance(size, int):
+        size = [size] * (x.ndim - 2)
+    if not antialias:
+        return F.interpolate(x, size, scale_factor, mode, bool(align_corners))
+    matrix = {"bicubic": bicubic_matrix, "bilinear": bilinear_matrix}[mode]
+    down, across = (paddle.to_tensor(matrix(old, new), x.dtype) for old, new in zip(x.shape[2:], size, strict=True))
+    return down @ x @ across.t()
+
+
+def grid_sample(
+    x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Any:
+    return F.grid_sample(x, grid, mode, padding_mode, bool(align_corners))
+
+
+def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
+    return F.affine_grid(theta, size, bool(align_corners))
+
+
+def one_hot(x: Any, num_classes: int = -1) -> Any:
+    return F.one_hot(x, num_classes).astype("int64")
+
+
+def attend(query: Any, key: Any, value: Any, *args: Any, **options: Any) -> Any:
+    """Attention over (..., heads, positions, channels): Paddle's takes four axes."""
+    attend = paddle.compat.nn.functional.scaled_dot_product_attention
+    if key.shape[-3] == 1 < query.shape[-3]:  # heads that share a key
+        shape = [*query.shape[:-2], -1, -1]
+        key, value = key.expand(shape), value.expand(shape)
+    if query.ndim <= 4:
+        return attend(query, key, value, *args, **options)
+    first = query.shape[:-3]
+    flat = [tensor.flatten(0, tensor.ndim - 4) for tensor in (query, key, value)]
+    return attend(*flat, *args, **options).unflatten(0, list(first))
+
+
+def add(x: Any, other: Any, *, alpha: float = 1) -> Any:
+    return x + other * alpha if alpha != 1 else x + other
+
+
+def sub(x: Any, other: Any, *, alpha: float = 1) -> Any:
+    return x - other * alpha if alpha != 1 else x - other
+
+
+def div(x: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is None:
+        return x / other
+    return x // other if rounding_mode == "floor" else paddle.trunc(x / other)
+
+
+def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, **unused: Any) -> Any:
+    kinds = {bool: "bool", int: "int64"}
+    return paddle.full(size, fill_value, kinds.get(type(fill_value)) if dtype is None else dtype)
+
+
+def addcmul(x: Any, first: Any, second: Any, *, value: float = 1) -> Any:
+    return x + value * first * second
+
+
+def var_mean(x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+    return paddle.var(x, dim, unbiased, keepdim), paddle.mean(x, dim, keepdim)
+
+
+def std(x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+    return paddle.std(x, dim, unbiased, keepdim)
+
+
+def chunk(x: Any, chunks: int, dim: int = 0) -> Any:
+    return paddle.compat.split(x, math.ceil(x.shape[dim] / chunks), dim)
+
+
+def norm(x: Any, p: float = 2, dim: Any = None, keepdim: bool = False) -> Any:
+    return paddle.linalg.vector_norm(x, p, dim, keepdim)
+
+
+def _view(x: Any, *shape: Any) -> Any:
+    """Where Paddle has no views, as on CPUs here, its own method returns the tensor unchanged, without a word."""
+    return x.reshape(*shape)
+
+
+def _unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+    """Return windows of an axis; their elements are the last axis."""
+    first = paddle.arange(0, x.shape[dimension] - size + 1, step)
+    places = first.unsqueeze(1) + paddle.arange(size)
+    windows = x.index_select(dimension, places.flatten()).unflatten(dimension, list(places.shape))
+    return windows.moveaxis(dimension % x.ndim + 1, -1)
+
+
+def _numel(x: Any) -> int:
+    return math.prod(x.shape)
+
+
+def checkpoint(function: Any, *args: Any, use_reentrant: bool = False, **options: Any) -> Any:
+    from paddle.distributed.fleet.utils import recompute
+
+    return recompute(function, *args, **options)
+
+
+# ---- initial values -----------------------------------------------------------------------------------------------
+
+
+def fans(tensor: Any) -> tuple[int, int]:
+    """Return the inputs and outputs of each element of weights (out, in, ...)."""
+    if tensor.ndim < 2:
+        raise ValueError("fans of a tensor with fewer than two axes")
+    area = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * area, tensor.shape[0] * area
+
+
+def _draw(tensor: Any, std: float, is_uniform: bool) -> Any:
+    with paddle.no_grad():
+        return tensor.uniform_(-math.sqrt(3) * std, math.sqrt(3) * std) if is_uniform else tensor.normal_(0.0, std)
+
+
+def xavier(is_uniform: bool) -> Callable[..., Any]:
+    """Glorot and Bengio (2010): a deviation of gain * sqrt(2 / (fan in + fan out))."""
+    return lambda tensor, gain=1.0: _draw(tensor, gain * math.sqrt(2 / sum(fans(tensor))), is_uniform)
+
+
+def kaiming(is_uniform: bool) -> Callable[..., Any]:
+    """He et al. (2015), arXiv 1502.01852: a deviation of gain / sqrt(fan)."""
+
+    def fill(tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Any:
+        gain = nn.initializer.calculate_gain(nonlinearity, a)
+        return _draw(tensor, gain / math.sqrt(fans(tensor)[mode == "fan_out"]), is_uniform)
+
+    return fill
+
+
+def in_place(name: str) -> Callable[..., Any]:
+    """Make a function that fills a tensor by its method, such as ``normal_``, without a gradient."""
+
+    def fill(tensor: Any, *args: Any, **options: Any) -> Any:
+        with paddle.no_grad():
+            return getattr(tensor, name)(*args, **options)
+
+    return fill
+
+
+def trunc_normal(tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Any:
+    low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
+    with paddle.no_grad():
+        drawn = tensor.uniform_(low, high).erfinv_()
+        return tensor.copy_((drawn * (std * math.sqrt(2)) + mean).clip(a, b))
+
+
+def fill(value: float) -> Callable[..., Any]:
+    return lambda tensor: in_place("fill_")(tensor, value)
+
+
+# ---- methods of a tensor ------------------------------------------------------------------------------------------
+
+
+def _in_place_arithmetic(name: str) -> Callable[..., Any]:
+    own = getattr(paddle.Tensor, name)
+    return lambda x, y, *args: own(x, paddle.to_tensor(y, x.dtype) if isinstance(y, (int, float)) else y, *args)
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(paddle.compat, name) for name in ("split", "max", "min", "sort", "unique", "median", "equal")},
+    **{name: _in_place_arithmetic(name) for name in ("add_", "sub_", "mul_", "div_") if hasattr(paddle.Tensor, name)},
+    "add": add,
+    "sub": sub,
+    "mul": operator.mul,
+    "div": div,
+    "floor_divide": operator.floordiv,
+    "std": std,
+    "chunk": chunk,
+    "numel": _numel,
+    "norm": norm,
+    "view": _view,
+    "unfold": _unfold,
+    **dict.fromkeys(("view_as", "reshape_as"), lambda x, other: x.reshape(other.shape)),
+}
+
+
+# Where a program is recorded nothing changes in place; an export compares its outputs.
+_RECORDED = {"add_": add, "sub_": sub, "mul_": operator.mul, "div_": div}
+
+
+def _dispatch(kind: type, name: str, function: Callable[..., Any]) -> None:
+    """Let a method of tensors mean PyTorch's in the files of timm, and Paddle's everywhere else."""
+    own = getattr(kind, name, None)
+
+    def method(tensor: Any, *args: Any, **options: Any) -> Any:
+        reader = sys._getframe(1).f_globals.get("__name__", "")
+        chosen = function if own is None or reader.partition(".")[0] == _READERS else own
+        return chosen(tensor, *args, **options)
+
+    setattr(kind, name, functools.wraps(own)(method) if own is not None else method)
+
+
+def _iterate(method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return iter(method(*args, **options))
+
+
+@functools.cache
+def install_methods() -> None:
+    """Install the methods of tensors and layers once."""
+    for name, function in _METHODS.items():
+        _dispatch(paddle.Tensor, name, function)
+        _dispatch(paddle.pir.Value, name, _RECORDED.get(name, function))
+    for name in ("parameters", "buffers"):
+        _dispatch(nn.Layer, name, functools.partial(_iterate, getattr(nn.Layer, name)))
+    paddle.dtype.is_floating_point = property(lambda kind: "float" in str(kind))

@@ -1,0 +1,45 @@
+"""Models of timm with the golden weights, and how far their logits are from PyTorch's."""
+
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.checkpoint.load import from_torch_names, to_torch_names
+from paddlevit_dist.images.models.bridges import timm_model
+from support import golden
+
+TIMES = 20  # of PyTorch's own float32 error, as the golden file allows
+needs_compat = pytest.mark.skipif(not hasattr(paddle, "compat"), reason="models of timm need Paddle 3.3")
+_KEPT = ("attn_mask", "pos_table")  # what ends so, and what contains one of the next, keeps timm's own values
+_KEPT_PARTS = ("rope", "relative_coords")
+
+
+def fill(model: Any, seed: int) -> None:
+    """Give a model of timm the golden weights."""
+    filled = {
+        name: golden.recipe().golden_weight(seed, name, tuple(value.shape))
+        for name, value in to_torch_names(model.state_dict()).items()
+        if value.is_floating_point() and not name.endswith(_KEPT) and not any(part in name for part in _KEPT_PARTS)
+    }
+    targets = model.state_dict()
+    for name, value in from_torch_names(filled).items():
+        targets[name].set_value(value)
+
+
+def error_of(name: str, file: str = "timm_zoo") -> tuple[float, float]:
+    """Return the largest difference of a model's logits from PyTorch's in float64, and the largest allowed one."""
+    about = golden.description(file)
+    fact = about["models"][name]
+    network = timm_model.TimmModel.build(f"timm:{name}", 1000).network
+    learned = sum(parameter.size for parameter in network.parameters() if not parameter.stop_gradient)
+    assert learned == fact["parameters"]
+    fill(network, about["seed"])
+    network.eval()
+    with paddle.no_grad():
+        outputs = network(paddle.to_tensor(golden.recipe().golden_image(about["seed"], 1, fact["image_size"])))
+    if isinstance(outputs, (tuple, list)):
+        outputs = sum(outputs) / len(outputs)
+    difference = np.abs(outputs.numpy()[:, :: fact["step"]] - golden.arrays(file)[name])
+    return float(difference.max()), TIMES * fact["float32_error"]

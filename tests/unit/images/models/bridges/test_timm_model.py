@@ -1,0 +1,187 @@
+"""Models of timm: logits and training losses of PyTorch, weights, options, groups, feature maps."""
+
+import numpy as np
+import paddle
+import pytest
+from support import golden, timm_zoo
+
+from paddlevit_dist.checkpoint.load import load_weights, to_torch_names
+from paddlevit_dist.checkpoint.published import is_fetched
+from paddlevit_dist.distributed.batch_norm import BatchNorm, convert_batch_norm
+from paddlevit_dist.images.expected_input import input_of
+from paddlevit_dist.images.models.bridges.timm_model import COMPARED_MODULES, load_timm
+from paddlevit_dist.models import create_model, model_options
+from paddlevit_dist.registry import address_of_weights
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+
+pytestmark = timm_zoo.needs_compat
+SMALL = ("test_resnet", "test_vit", "test_efficientnet", "test_convnext", "test_nfnet", "test_byobnet", "starnet_s050")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def timm():
+    """Import timm outside of the tests, whose seconds are counted."""
+    return load_timm()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_logits_are_those_of_pytorch(name):
+    error, allowed = timm_zoo.error_of(name)
+    assert error <= allowed
+
+
+@pytest.mark.parametrize("name", ["test_efficientnet", "test_convnext", "test_nfnet"])
+def test_ten_updates_give_the_losses_of_pytorch(name):
+    """The golden losses are of PyTorch in float64, eight images an update."""
+    fact = golden.description("timm_training")[name]
+    model = create_model(f"timm:{name}", 10)
+    timm_zoo.fill(model.network, 11)
+    model.train()
+    learned = model.parameters()
+    if fact["optimizer"] == "sgd":
+        optimizer = paddle.optimizer.Momentum(0.01, 0.9, parameters=learned)
+    else:
+        optimizer = paddle.optimizer.AdamW(1e-3, parameters=learned, weight_decay=0.05)
+    losses = []
+    for update in range(10):
+        images = paddle.to_tensor(golden.recipe().golden_image(100 + update, 8, fact["image_size"]))
+        labels = paddle.to_tensor([(3 * update + image) % 10 for image in range(8)])
+        loss = paddle.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        losses.append(float(loss))
+    np.testing.assert_allclose(losses, fact["losses"], rtol=1e-4)
+
+
+def test_weights_load_by_names_of_pytorch():
+    source, target = (create_model("timm:test_resnet", 5) for _ in range(2))
+    report = load_weights(target, {k: v.numpy() for k, v in to_torch_names(source.state_dict()).items()}, strict=True)
+    assert report.loaded_fraction == 1.0
+    images = paddle.randn([2, 3, 160, 160])
+    assert (source.eval()(images).numpy() == target.eval()(images).numpy()).all()
+
+
+def test_another_number_of_classes_begins_with_a_new_classifier():
+    weights = {k: v.numpy() for k, v in create_model("timm:test_vit", 5).state_dict().items()}
+    report = load_weights(create_model("timm:test_vit", 7), weights)
+    assert sorted(report.reinitialised) == ["head.bias", "head.weight"]
+
+
+def test_position_embeddings_fit_another_size():
+    """timm's own conversion resamples them; here to the same grid twice as fine, by the mean of which they are found
+    again."""
+    small, large = create_model("timm:test_vit", 5), create_model("timm:test_vit", 5, image_size=320)
+    flat = small.state_dict()
+    flat["pos_embed"].set_value(paddle.ones_like(flat["pos_embed"]) * 0.25)
+    report = load_weights(large, {name: value.numpy() for name, value in flat.items()}, strict=True)
+    assert report.loaded_fraction == 1.0
+    embedding = large.state_dict()["pos_embed"].numpy()
+    assert embedding.shape[1] > small.state_dict()["pos_embed"].shape[1]
+    np.testing.assert_allclose(embedding, 0.25, rtol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 6])
+def test_the_first_convolution_fits_other_channels(channels):
+    """Of an image whose channels are all equal the result stays."""
+    color, other = create_model("timm:test_resnet", 5), create_model("timm:test_resnet", 5, in_channels=channels)
+    load_weights(other, {name: value.numpy() for name, value in color.state_dict().items()}, strict=True)
+    gray = paddle.randn([1, 1, 64, 64])
+    expected, found = (model.eval()(gray.tile([1, model.in_channels, 1, 1])).numpy() for model in (color, other))
+    np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-5)
+
+
+def test_groups_are_those_of_timm_and_hold_every_parameter_once():
+    model = create_model("timm:test_vit", 5)
+    groups = model.layer_groups()
+    names = [name for group in groups for name in group]
+    assert sorted(names) == sorted(name for name, _ in model.named_parameters())
+    assert "patch_embed.proj.weight" in groups[0] and "head.weight" in groups[-1]
+
+
+def test_recomputed_layers_are_blocks_without_batch_norms():
+    assert len(create_model("timm:test_vit", 5).recomputed_layers()) == 6
+    assert create_model("timm:test_resnet", 5).recomputed_layers() == []
+
+
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit", "test_convnext"])
+def test_feature_maps_have_the_shapes_that_are_told(name):
+    model = create_model(f"timm:{name}", 0).eval()
+    side = model.image_size[0]
+    maps = model.features(paddle.randn([1, 3, side, side]))
+    expected = [
+        (1, channels, side // stride, side // stride)
+        for channels, stride in zip(model.feature_channels, model.feature_strides)
+    ]
+    assert [tuple(one.shape) for one in maps] == expected
+
+
+def test_a_part_of_a_larger_network_follows_its_mode():
+    """Paddle sets the mode of all layers below, but does not call their own ``eval``."""
+    inner = create_model("timm:test_vit", 5)
+    outer = paddle.nn.Sequential(inner)
+    outer.eval()
+    outer(paddle.randn([1, 3, 160, 160]))
+    assert not inner.network.training
+    outer.train()
+    outer(paddle.randn([1, 3, 160, 160]))
+    assert inner.network.training
+
+
+def test_batch_norms_of_timm_can_be_shared_by_processes():
+    model = convert_batch_norm(create_model("timm:test_efficientnet", 5))
+    norms = [layer for layer in model.sublayers() if "BatchNorm" in type(layer).__name__]
+    assert len(norms) > 10
+    assert all(isinstance(norm, BatchNorm) and norm.synchronised for norm in norms)
+    # An activation that follows is still there.
+    act = next(
+        norm for norm in norms if type(norm).__name__ == "BatchNormAct2d" and type(norm.act).__name__ != "Identity"
+    )
+    x = paddle.randn([4, act.num_features, 3, 3])
+    np.testing.assert_allclose(act(x).numpy(), act.act(act._normalise(x)).numpy(), rtol=1e-6)
+
+
+def test_unknown_names_and_options_are_one_line():
+    with pytest.raises(UserError, match="no model 'mobilenetv4_conv_smal': did you mean mobilenetv4_conv_small"):
+        create_model("timm:mobilenetv4_conv_smal")
+    with pytest.raises(UserError, match="timm:test_resnet' has no option 'embed_dimension': remove it"):
+        create_model("timm:test_resnet", embed_dimension=3)
+
+
+def test_compared_modules_are_those_of_the_golden_files(timm):
+    names = [name for file in ("timm_zoo", "timm_zoo_more") for name in golden.description(file)["models"]]
+    of_modules = {module: set(timm.list_models(module=module)) for module in timm.list_modules()}
+    assert {module for module, models in of_modules.items() if models & set(names)} == COMPARED_MODULES
+
+
+def test_a_file_of_timm_that_was_not_compared_is_told(timm):
+    other = sorted(set(timm.list_modules()) - COMPARED_MODULES)[0]
+    notices = model_options(f"timm:{timm.list_models(module=other)[0]}").notices
+    assert ["has been compared" in notice for notice in notices] == [True]
+    assert model_options("timm:test_resnet").notices == []
+
+
+def test_a_faster_network_of_ours_is_told():
+    assert "MODEL.NAME vit_tiny_patch16_224" in model_options("timm:vit_tiny_patch16_224").notices[0]
+    assert model_options("timm:test_vit").notices == []
+
+
+def test_weights_are_where_timm_says():
+    assert address_of_weights("timm:resnet50.tv_in1k") == "hf:timm/resnet50.tv_in1k"
+    assert address_of_weights("timm:resnet50") == "hf:timm/resnet50.a1_in1k"
+    assert address_of_weights("timm:rdnet_tiny.nv_in1k") == "hf:naver-ai/rdnet_tiny.nv_in1k"
+    assert address_of_weights("timm:gcvit_tiny").startswith("https://")
+    with pytest.raises(UserError, match="timm has no such weights of resnet50: expected one of the tags a1_in1k"):
+        address_of_weights("timm:resnet50.mine")
+    assert is_fetched("timm:resnet50.tv_in1k")
+
+
+def test_images_are_prepared_as_timm_says():
+    """The values of two rows of timm's own table."""
+    words = ["-dataset=folder", "-data_path=x", "MODEL.NAME", "timm:resnet50"]
+    for source, crop, how in (("timm:resnet50.tv_in1k", 0.875, "bilinear"), ("timm:resnet50.a1_in1k", 0.95, "bicubic")):
+        expected, _ = input_of(load([*words, f"-pretrained={source}"]).values)
+        assert (expected.crop_pct, expected.interpolation) == (crop, how)
+    clip = load(["-dataset=folder", "-data_path=x", "MODEL.NAME", "timm:vit_base_patch16_clip_224"]).values
+    assert clip.DATA.IMAGENET_MEAN[0] == pytest.approx(0.48145466)

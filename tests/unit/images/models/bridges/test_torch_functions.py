@@ -1,0 +1,167 @@
+"""What the files of timm call by PyTorch's names computes what PyTorch's documentation says, by NumPy."""
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+from support.timm_zoo import needs_compat
+
+pytestmark = needs_compat
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def functions():
+    from paddlevit_dist.images.models.bridges import torch_functions
+
+    torch_functions.install_methods()
+    return torch_functions
+
+
+def normal(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def in_timm(expression: str, **names):
+    """Evaluate an expression as a file of timm does."""
+    return eval(expression, {"__name__": "timm.models.made_up", **names})
+
+
+def test_methods_are_pytorchs_in_timm_alone():
+    x = paddle.to_tensor(normal(6, 4))
+    assert [tuple(part.shape) for part in in_timm("x.split(4)", x=x)] == [(4, 4), (2, 4)]
+    assert [tuple(part.shape) for part in x.split(3)] == [(2, 4)] * 3
+    values, places = in_timm("x.max(dim=1)", x=x)
+    assert (places.numpy() == x.numpy().argmax(1)).all() and (values.numpy() == x.numpy().max(1)).all()
+    assert tuple(x.max(axis=1).shape) == (6,)
+
+
+def test_a_view_has_the_shape_that_is_asked_for():
+    """Paddle's own ``view`` returns the tensor unchanged where it has no views (FLAGS_use_stride_kernel 0)."""
+    x = paddle.to_tensor(normal(2, 3, 4))
+    before = paddle.get_flags("FLAGS_use_stride_kernel")
+    try:
+        for flag in (False, True):
+            paddle.set_flags({"FLAGS_use_stride_kernel": flag})
+            assert (in_timm("x.view(2, -1)", x=x).numpy() == x.numpy().reshape(2, -1)).all()
+    finally:
+        paddle.set_flags(before)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("x.chunk(4, dim=1)", lambda x: np.array_split(x, [2, 4], axis=1)),
+        ("x.div(2.5)", lambda x: x / 2.5),
+        ("i.div(2)", lambda x: np.array([0.5, 1.0, 1.5])),
+        ("i.mul(0.5)", lambda x: np.array([0.5, 1.0, 1.5])),
+        ("i.floor_divide(2)", lambda x: np.array([0, 1, 1])),
+        ("x.add(x, alpha=2)", lambda x: 3 * x),
+        ("x.std(dim=1)", lambda x: x.std(1, ddof=1)),
+        ("x.norm(p=2, dim=(1, 2), keepdim=True)", lambda x: np.sqrt((x**2).sum((1, 2), keepdims=True))),
+        ("x.unfold(2, 3, 2)", lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=2)[:, :, ::2]),
+        ("x.clone().mul_(2.0).add_(1)", lambda x: 2 * x + 1),
+        ("x.numel()", lambda x: x.size),
+        ("x.reshape_as(x.flatten())", lambda x: x.ravel()),
+    ],
+)
+def test_methods_of_a_tensor(expression, expected):
+    x = normal(2, 5, 7)
+    found = in_timm(expression, x=paddle.to_tensor(x), i=paddle.to_tensor([1, 2, 3]))
+    wanted = expected(x)
+    if isinstance(wanted, list):
+        assert len(found) == len(wanted)
+    for one, other in zip(found, wanted) if isinstance(wanted, list) else [(found, wanted)]:
+        np.testing.assert_allclose(np.asarray(one), other, rtol=1e-5, atol=1e-6)
+
+
+def test_dropout_takes_training_as_its_third_argument(functions):
+    x = paddle.ones([100])
+    assert (functions.dropout(x, 0.5, False).numpy() == 1).all()
+    assert (functions.dropout(x, 0.5, True).numpy() == 0).any()
+
+
+def test_means_count_padding(functions):
+    x = paddle.ones([1, 1, 2, 2])
+    assert float(functions.avg_pool2d(x, 3, 1, 1)[0, 0, 0, 0]) == pytest.approx(4 / 9)
+    assert float(functions.avg_pool2d(x, 3, 1, 1, count_include_pad=False)[0, 0, 0, 0]) == 1.0
+
+
+def test_norms(functions):
+    x, weight, bias = normal(2, 4, 3), normal(4), normal(4)
+    grouped = x.reshape(2, 2, 6)
+    grouped = (grouped - grouped.mean(2, keepdims=True)) / np.sqrt(grouped.var(2, keepdims=True) + 1e-3)
+    expected = grouped.reshape(2, 4, 3) * weight[:, None] + bias[:, None]
+    found = functions.group_norm(
+        *map(paddle.to_tensor, (x,)), 2, paddle.to_tensor(weight), paddle.to_tensor(bias), 1e-3
+    )
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
+    rms = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3)
+    np.testing.assert_allclose(functions.rms_norm(paddle.to_tensor(x), (3,), None, 1e-3).numpy(), rms, rtol=1e-5)
+
+
+def test_standardized_weights_have_gradients_of_their_gain(functions):
+    x, gain = paddle.to_tensor(normal(1, 4, 9)), paddle.to_tensor(normal(4))
+    gain.stop_gradient = x.stop_gradient = False
+    functions.batch_norm(x, None, None, gain, training=True, momentum=0.0, eps=1e-5).square().sum().backward()
+    # The sum of squares of a standardized row of 9 is 9 gain^2.
+    np.testing.assert_allclose(gain.grad.numpy(), 18 * gain.numpy(), rtol=1e-4)
+    np.testing.assert_allclose(x.grad.numpy(), 0, atol=1e-3)
+
+
+def test_attention_of_five_axes_and_with_shared_keys(functions):
+    q, k, v = normal(2, 3, 4, 5, 8), normal(2, 3, 4, 6, 8), normal(2, 3, 4, 6, 8)
+
+    def reference(q, k, v):
+        scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        return shares / shares.sum(-1, keepdims=True) @ v
+
+    found = functions.attend(*map(paddle.to_tensor, (q, k, v)))
+    np.testing.assert_allclose(found.numpy(), reference(q, k, v), rtol=1e-4, atol=1e-5)
+    q, k, v = q[0], k[0, :, :1], v[0, :, :1]
+    found = functions.attend(*map(paddle.to_tensor, (q, k, v)))
+    np.testing.assert_allclose(found.numpy(), reference(q, k, v), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mode", "filter"), [("bicubic", Image.Resampling.BICUBIC), ("bilinear", Image.Resampling.BILINEAR)]
+)
+def test_resizing_with_antialias_is_pillows(functions, mode, filter):
+    """PyTorch's documentation says that the two agree."""
+    x = normal(9, 13)
+    expected = np.asarray(Image.fromarray(x).resize((5, 4), filter))
+    found = functions.interpolate(paddle.to_tensor(x[None, None]), (4, 5), mode=mode, antialias=True)
+    np.testing.assert_allclose(found.numpy()[0, 0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sampling_of_a_grid_takes_borders_as_edges_of_pixels(functions):
+    """With align_corners false, PyTorch's default, -1 and 1 are the edges of the image: its pixels are at -1/2, 1/2."""
+    x = paddle.to_tensor([[[[0.0, 1.0]]]])
+    grid = paddle.to_tensor([[[[-0.5, 0.0], [0.0, 0.0], [0.5, 0.0]]]])
+    np.testing.assert_allclose(functions.grid_sample(x, grid).numpy().ravel(), [0, 0.5, 1], atol=1e-6)
+
+
+def test_one_hot_numbers_are_whole(functions):
+    assert functions.one_hot(paddle.to_tensor([1]), 3).dtype == paddle.int64
+    assert functions.full((2,), 3).dtype == paddle.int64 and functions.full((2,), 3.0).dtype == paddle.float32
+
+
+@pytest.mark.parametrize(
+    ("name", "deviation"),
+    [("xavier", np.sqrt(2 / 450)), ("kaiming", np.sqrt(2 / 50))],
+)
+@pytest.mark.parametrize("is_uniform", [True, False])
+def test_initial_values_count_inputs_on_the_second_axis(functions, name, deviation, is_uniform):
+    """Weights (out, in) of 50 inputs and 400 outputs; He's with the gain sqrt(2) of a ReLU."""
+    weights = paddle.zeros([400, 50])
+    fill = getattr(functions, name)(is_uniform)
+    fill(weights) if name == "xavier" else fill(weights, nonlinearity="relu")
+    assert float(weights.std()) == pytest.approx(deviation, rel=0.03)
+
+
+def test_truncated_values_stay_between_their_bounds(functions):
+    weights = paddle.zeros([20000])
+    functions.trunc_normal(weights, std=0.5, a=-1.0, b=1.0)
+    assert float(weights.abs().max()) <= 1.0
+    assert float(weights.std()) == pytest.approx(0.4398, rel=0.02)  # of a normal cut at two deviations, 0.8796

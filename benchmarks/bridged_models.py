@@ -1,57 +1,51 @@
-"""Our own networks beside timm's files on Paddle: forward and backward passes of the same models, one thread.
+"""Our own networks beside the same networks that timm's files build on Paddle: training steps on a CPU, one thread.
 
-    python benchmarks/bridged_models.py [--batch 4] [--rounds 3]
-
-Each pair is the same network with 1,000 classes in training mode. ``ours over timm`` is how many times as fast ours is.
+    python benchmarks/bridged_models.py
 """
 
 import argparse
-import json
-import os
-import statistics
-import time
+import sys
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+import rounds
+from smallest import sized
 
-import paddle
-
-import paddlevit_dist  # noqa: F401  (before Paddle: it chooses MKL's instructions)
-from paddlevit_dist.models import create_model
-
-PAIRS = ("vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "convnext_tiny", "resnet18")
+BATCH, ROUNDS = sized(8, 1), 5
+NAMES = ("vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "convnext_tiny", "resnet18")[: sized(4, 1)]
 
 
-def seconds(model: paddle.nn.Layer, images: paddle.Tensor) -> float:
-    """Return how long one forward and backward pass takes."""
-    begun = time.perf_counter()
-    model(images).sum().backward()
-    model.clear_gradients()
-    return time.perf_counter() - begun
+def measure() -> None:
+    """Time a step of each pair in turns, and print the ratios."""
+    from paddlevit_dist.models import create_model
+
+    rounds.print_machine()
+    rows, result = [], {}
+    for name in NAMES:
+        contenders = {}
+        for kind, of_kind in (("ours", name), ("timm", f"timm:{name}")):
+            model = create_model(of_kind)
+            contenders[kind] = rounds.timed_training_step(model, model.parameters(), BATCH)
+        taken = rounds.interleave(contenders, ROUNDS)
+        ratio = rounds.ratios(taken["timm"], taken["ours"])
+        speeds = (f"{BATCH / rounds.Spread.of(taken[kind]).median:.1f}" for kind in contenders)
+        rows.append([name, *speeds, ratio.text()])
+        result[f"{name}, timm's files over ours"] = ratio.median
+    rounds.table(f"training steps of {BATCH} images", ["network", "ours, images/s", "timm's files", "ratio"], rows)
+    rounds.print_result(result)
 
 
 def main() -> None:
-    """Time each pair in turns, and print the ratios."""
+    """Start the measurement in the environment of a run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    images = paddle.randn([options.batch, 3, 224, 224])
-    ratios = {}
-    for name in PAIRS:
-        models = {"ours": create_model(name), "timm": create_model(f"timm:{name}")}
-        times: dict[str, list[float]] = {kind: [] for kind in models}
-        for turn in range(options.rounds + 1):
-            for kind, model in models.items():
-                model.train()
-                taken = seconds(model, images)
-                if turn:
-                    times[kind].append(taken)
-        ours, theirs = (statistics.median(times[kind]) for kind in ("ours", "timm"))
-        ratios[f"{name}: ours over timm"] = round(theirs / ours, 2)
-        print(
-            f"{name}: ours {options.batch / ours:.1f} images/s, timm's files {options.batch / theirs:.1f}", flush=True
-        )
-    print("RESULT", json.dumps(ratios))
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    if parser.parse_args().measure:
+        measure()
+        return
+    environment = {**rounds.tuned_environment(1), "OMP_NUM_THREADS": "1"}
+    process = rounds.start([sys.executable, __file__, "--measure"], environment)
+    try:
+        raise SystemExit(process.wait())
+    finally:
+        rounds.end(process)
 
 
 if __name__ == "__main__":

@@ -96,10 +96,12 @@ def _layers(functional: Namespace, init: Namespace) -> Namespace:
     }
     names |= {"functional": functional, "init": init, "Dropout2d": nn.Dropout2D}
     names |= {"AdaptiveAvgPool2d": nn.AdaptiveAvgPool2D, "AdaptiveMaxPool2d": nn.AdaptiveMaxPool2D}
-    modules = Namespace("torch.nn.modules", {}, nn)
-    modules.batchnorm = Namespace("torch.nn.modules.batchnorm", {**names, "_BatchNorm": layers.BatchNorm}, nn)
-    modules.instancenorm = Namespace("torch.nn.modules.instancenorm", {"_InstanceNorm": nn.InstanceNorm2D})
-    modules.transformer = Namespace("torch.nn.modules.transformer", {"_get_activation_fn": _unused("activation")})
+    bases = {
+        "batchnorm": Namespace("torch.nn.modules.batchnorm", {**names, "_BatchNorm": layers.BatchNorm}, nn),
+        "instancenorm": Namespace("torch.nn.modules.instancenorm", {"_InstanceNorm": nn.InstanceNorm2D}),
+        "transformer": Namespace("torch.nn.modules.transformer", {"_get_activation_fn": _unused("activation")}),
+    }
+    modules = Namespace("torch.nn.modules", bases, nn)
     fusion = Namespace("torch.nn.utils.fusion", {"fuse_conv_bn_eval": _unused("fusion")})
     utils = Namespace("torch.nn.utils", {"fusion": fusion}, nn.utils)
     return Namespace("torch.nn", {**names, "modules": modules, "utils": utils}, nn)

@@ -20,7 +20,7 @@ from typing import Any
 import clock
 
 PLAIN, TRAINER, RECIPE, TIMM = "plain", "trainer", "recipe", "timm"
-AS_WRITTEN, PLAIN_BIASES = "trainer as written", "trainer, plain biases"  # what is compiled or fused by default is not
+COMPILED, PLAIN_BIASES = "trainer, compiled", "trainer, plain biases"  # the latter: what is fused by default is not
 # Level and type of each way to compute; a way without a type is float32.
 PRECISIONS = {
     "float32": ("", ""),
@@ -103,8 +103,8 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
     from paddlevit_dist.runtime.transfers import is_on_gpu
 
     words = words_of(options, precision, kind == RECIPE)
-    if kind == AS_WRITTEN:
-        words += ["TO_STATIC", "False"]
+    if kind == COMPILED:
+        words += ["TO_STATIC", "True"]
     values = settings.load([*words, f"-output={folder}"]).values
     make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop

@@ -58,13 +58,14 @@ ONNX = [  # export -format=onnx; paddle2onnx and the onnx that it allows have no
 TIMM = "timm>=1.0.31,<1.1"
 DETECTION = ["scipy>=1.7,<2"]  # assigns predicted to true boxes (DETR's matching), C++ behind one function
 
-# Paddle itself comes with cpu or gpu alone: somebody's own build, for Ascend or Kunlun, stays what it is. A newer
-# Paddle than was tried is no refusal, but a line when a run begins.
+# Paddle itself comes with cpu, gpu or gpu26 alone: somebody's own build, for Ascend or Kunlun, stays what it is. A
+# newer Paddle than was tried is no refusal, but a line when a run begins.
 EXTRAS = {
     "cpu": ["paddlepaddle>=2.6.2", NUMBA],  # Paddle's CPU build: every path runs, with gloo between processes
-    "gpu": [
-        "paddlepaddle-gpu>=2.6.2",  # Paddle's CUDA build; needs NVIDIA's libraries beside it
-        "numpy>=1.21,<2",  # 2.6.2 was built against numpy 1
+    "gpu": ["paddlepaddle-gpu>=3", NUMBA],  # Paddle's CUDA build, from Paddle's own index: the registry has none
+    "gpu26": [
+        "paddlepaddle-gpu>=2.6.2,<3",  # the registry's, for GPUs up to Ampere; needs NVIDIA's libraries beside it
+        "numpy>=1.21,<2",  # it was built against numpy 1
         NUMBA,
     ],
     "fast": [FAST],  # DATA.DECODER fast; from 5 on, letters of many scripts

@@ -8,7 +8,6 @@ updates, with the seconds that they took and the peak of its device's memory; to
 seen in them. OPTIONS is a JSON object.
 """
 
-import contextlib
 import json
 import os
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 import clock
 
 PLAIN, TRAINER, RECIPE, TIMM = "plain", "trainer", "recipe", "timm"
-AS_WRITTEN, PLAIN_BIASES = "trainer as written", "trainer, plain biases"  # what is compiled or fused by default is not
+COMPILED = "trainer, compiled"
 # Level and type of each way to compute; a way without a type is float32.
 PRECISIONS = {
     "float32": ("", ""),
@@ -99,17 +98,15 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
     from paddlevit_dist import rank, settings
     from paddlevit_dist.launch import gpu
     from paddlevit_dist.logging.record import make_folder
-    from paddlevit_dist.runtime import autocast
     from paddlevit_dist.runtime.transfers import is_on_gpu
 
     words = words_of(options, precision, kind == RECIPE)
-    if kind == AS_WRITTEN:
-        words += ["TO_STATIC", "False"]
+    if kind == COMPILED:
+        words += ["TO_STATIC", "True"]
     values = settings.load([*words, f"-output={folder}"]).values
     make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
-    with autocast.epilogues(False) if kind == PLAIN_BIASES else contextlib.nullcontext():
-        run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
+    run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
 
 
 def samples_of(values: Any, task: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GPU_INDEX = "https://www.paddlepaddle.org.cn/packages/stable/cu126/"
+FOR_THIS_CARD = "`paddlevit-dist doctor` names Paddle's own build for this GPU"
 WITHOUT_DEPENDENCIES = ["timm>=1.0.31,<1.1"]  # for tests; it would bring PyTorch
 GPU_WHEEL = ["paddlepaddle-gpu==2.6.2", "numpy>=1.21,<2", "setuptools"]  # 2.6.2 imports setuptools
 
@@ -93,7 +93,7 @@ def why_no_gpu():
     if answer.returncode != 0:
         return f"the NVIDIA driver does not answer (nvidia-smi -L ends with {answer.returncode})"
     if sys.version_info[:2] > (3, 12):
-        return f"the registry has no CUDA build for this Python; use 3.10 to 3.12, or install one from {GPU_INDEX}"
+        return f"the registry has no CUDA build for this Python; use 3.10 to 3.12, or install another: {FOR_THIS_CARD}"
     return ""
 
 
@@ -107,7 +107,7 @@ def try_gpu_build(python):
     lines = check.stdout.decode(errors="replace").strip().splitlines()
     return (
         f"paddlepaddle-gpu 2.6.2 does not compute here ({lines[-1][:120] if lines else 'no message'}); it needs CUDA "
-        f"11.8 and cuDNN beside it, or install a build for your CUDA from {GPU_INDEX}"
+        f"11.8 and cuDNN beside it, and a GPU up to Ada: {FOR_THIS_CARD}"
     )
 
 

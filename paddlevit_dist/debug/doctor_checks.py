@@ -37,6 +37,10 @@ _MOST_CLASSES = 20
 _UPDATES, _SECONDS = 20, 30.0
 _STAYED = 0.97  # of the first loss
 _NEAR = (0.7, 1.5)  # times what is expected: layers' initial weights prefer some classes a little
+_INDEX = "https://www.paddlepaddle.org.cn/packages/stable"  # Paddle's own
+# Compute capabilities: 2.6.2 has code for 6.1 to 8.6, which 8.9 runs too; code for what is newer than 9.0 (Blackwell)
+# needs CUDA 12.8.
+_NEWEST_OF_2, _OLDEST_OF_3, _NEWEST_OF_CU126 = (8, 9), (7, 0), (9, 0)
 # Without these the first loss is that of the model and its batch.
 _OFF: dict[str, Any] = {
     **{"TRAIN.WARMUP_EPOCHS": 0, "TRAIN.WARMUP_STEPS": None, "TRAIN.LAST_EPOCH": 0, "DATA.NUM_WORKERS": 0},
@@ -136,7 +140,7 @@ def versions(checkup: Checkup) -> Finding:
     if len(wheels) > 1:
         mend = "python -m pip uninstall paddlepaddle paddlepaddle-gpu, then install the one that you want"
         return Finding(FAILURE, f"{' and '.join(wheels)} are both installed, one over the other", mend)
-    if paddle.__version__.startswith("2.") and int(np.__version__.split(".")[0]) > 1:
+    if paddle_versions.needs_older_numpy():
         text = f"Paddle {paddle.__version__} was built for NumPy 1, and this is {np.__version__}"
         return Finding(FAILURE, text, "python -m pip install 'numpy<2'")
     try:
@@ -155,18 +159,35 @@ def gpus(checkup: Checkup) -> Finding:
     """Whether Paddle can use the GPUs that there are."""
     driver, usable = devices.expected_gpus(), devices.count_gpus()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+    card = devices.find_newest_card() if driver else None
+    known = "" if card is None else f", compute capability {card.capability[0]}.{card.capability[1]}"
     if usable:
-        return Finding(OK, f"{usable} usable (CUDA_VISIBLE_DEVICES={visible})")
+        text = f"{usable} usable (CUDA_VISIBLE_DEVICES={visible}){known}"
+        if card is not None and card.capability > _NEWEST_OF_2 and paddle_versions.is_of_cuda_11():
+            text += f"; Paddle {paddle.__version__} for CUDA 11 has code for 6.1 to 8.9"
+            return Finding(WARNING, text, f"unless this Paddle was built for it: {installation(card)}")
+        return Finding(OK, text)
     if others := device_kinds.count_others():
         text = ", ".join(f"{number} {device_kinds.kind_of(name).noun}(s)" for name, number in others.items())
         return Finding(OK, f"none of CUDA's; {text} usable through Paddle's plug-in (docs/devices.md)")
     if not driver:
         return Finding(OK, "none: training on the CPU")
     if not device_kinds.is_built_for_cuda():
-        mend = "install Paddle's GPU build (README), or go on with the CPU"
-        return Finding(WARNING, f"{driver} GPU(s), but this is Paddle's CPU build", mend)
+        mend = f"{installation(card)}; or go on with the CPU"
+        return Finding(WARNING, f"{driver} GPU(s){known}, but this is Paddle's CPU build", mend)
     mend = "look at `nvidia-smi` (is its CUDA as new as Paddle's?), CUDA's libraries, and CUDA_VISIBLE_DEVICES"
-    return Finding(FAILURE, f"{driver} GPU(s), none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}", mend)
+    return Finding(FAILURE, f"{driver} GPU(s){known}, none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}", mend)
+
+
+def installation(card: devices.GpuCard | None) -> str:
+    """Write the commands that replace this Paddle by the build for a card; ``docs/installing.md`` has the table."""
+    remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu"
+    if card is None:
+        return f"{remove}, then install Paddle's GPU build (docs/installing.md)"
+    if card.capability < _OLDEST_OF_3:
+        return f"{remove}; python -m pip install paddlepaddle-gpu==2.6.2 'numpy<2'"
+    build = "cu129" if card.capability > _NEWEST_OF_CU126 else "cu126" if card.cuda >= (12, 0) else "cu118"
+    return f"{remove}; python -m pip install paddlepaddle-gpu==3.3.1 -i {_INDEX}/{build}/"
 
 
 def memory(checkup: Checkup) -> Finding:

@@ -7,7 +7,6 @@ from typing import Any
 
 import paddle
 
-from ..distributed import world_size
 from ..runtime import autocast, device_kinds, paddle_versions
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
@@ -170,36 +169,24 @@ def _check_capability(dtype: str) -> None:
 
 
 def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> str:
-    """Compile the model's passes where TO_STATIC is true, or not set and nothing speaks against it.
+    """Compile the model's passes, in place, where TO_STATIC is true.
 
     Returns:
-        A line that tells which way they go; empty on a CPU where nothing was asked for.
+        A line for the log; empty where they are not compiled.
 
     Raises:
         UserError: the task's models cannot be compiled, or not in the precision that is asked for.
     """
-    in_half = is_on_gpu() and (config.EVAL_AMP or (config.AMP and not config.EVAL))
-    if config.TO_STATIC and not task.compiles:
+    if not config.TO_STATIC:
+        return ""
+    if not task.compiles:
         raise UserError(f"TO_STATIC: task {config.TASK} cannot be compiled; leave it out")
-    if config.TO_STATIC and in_half and not paddle_versions.compiles_half(config.AMP_DTYPE, config.AMP_LEVEL):
+    in_half = is_on_gpu() and (config.EVAL_AMP or (config.AMP and not config.EVAL))
+    if in_half and not paddle_versions.compiles_half(config.AMP_DTYPE, config.AMP_LEVEL):
         raise UserError(
             f"TO_STATIC: Paddle {paddle.__version__} compiles half precision only as float16 at level O1, this is "
             f"{config.AMP_DTYPE} at level {config.AMP_LEVEL}: leave TO_STATIC out"
         )
-    known = type(model).__module__.startswith("paddlevit_dist.") and type(model).__name__ in task.compiled_by_default
-    against = {
-        "on a CPU": not is_on_gpu(),
-        "TO_STATIC": config.TO_STATIC is False,
-        "TRAIN.RECOMPUTE": config.TRAIN.RECOMPUTE,
-        "an evaluation is over before compiling pays": config.EVAL,
-        f"no test has compared a compiled {type(model).__name__}": not known,
-        # By lists of Paddle's own: GELU is float32 then, and with 3.x also what a bias is added to.
-        "compiled, half precision would be cast elsewhere and attention not be fused": in_half,
-        "compiled, devices would exchange gradients only behind the backward pass": world_size() > 1,
-    }
-    reason = "" if config.TO_STATIC else next((why for why, holds in against.items() if holds), "")
-    if reason:
-        return f"passes: one operation after the other ({reason})" if is_on_gpu() else ""
     compile_passes(model)
     return "passes: compiled (TO_STATIC), anew for each shape of a batch"
 

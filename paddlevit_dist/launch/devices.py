@@ -7,12 +7,13 @@ import multiprocessing
 import os
 import threading
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
 
 _WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs, whoever made them
 _DRIVER = "libcuda.so.1"
+_CAPABILITY = (75, 76)  # the driver's numbers of the attributes: major and minor number of the compute capability
 _MOST_PER_CORE = 16  # processes without a GPU: more would only wait for one another
 
 
@@ -152,14 +153,44 @@ def expected_gpus() -> int:
 
 def _count_by_driver() -> int:
     """How many GPUs the driver shows this process, which it counts without a context; 0 where there is none."""
+    driver = _load_driver()
+    return 0 if driver is None else _ask_driver(driver.cuDeviceGetCount)
+
+
+class GpuCard(NamedTuple):
+    """What decides which build of Paddle a GPU needs."""
+
+    capability: tuple[int, int]  # compute capability
+    cuda: tuple[int, int]  # the newest version of CUDA that its driver knows
+
+
+def find_newest_card() -> GpuCard | None:
+    """Ask NVIDIA's driver for the visible GPU of the highest compute capability, without Paddle; None without any."""
+    driver = _load_driver()
+    number = 0 if driver is None else _ask_driver(driver.cuDeviceGetCount)
+    if driver is None or not number:
+        return None
+    found = []
+    for ordinal in range(number):
+        device = _ask_driver(driver.cuDeviceGet, ordinal)
+        major, minor = (_ask_driver(driver.cuDeviceGetAttribute, attribute, device) for attribute in _CAPABILITY)
+        found.append((major, minor))
+    version = _ask_driver(driver.cuDriverGetVersion)
+    return GpuCard(max(found), (version // 1000, version % 1000 // 10))
+
+
+def _load_driver() -> Any:
     try:
         driver = ctypes.CDLL(_DRIVER)
     except OSError:
-        return 0
+        return None
+    return driver if driver.cuInit(0) == 0 else None
+
+
+def _ask_driver(function: Any, *arguments: int) -> int:
+    """Return the number that a function of CUDA's driver writes; 0 if it fails."""
     number = ctypes.c_int(0)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(number)) != 0:
-        return 0
-    return number.value
+    return number.value if function(ctypes.byref(number), *arguments) == 0 else 0
 
 
 def _is_device(name: str, present: int) -> bool:

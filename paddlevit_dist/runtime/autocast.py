@@ -11,23 +11,14 @@ Biases are the one thing that lists cannot say: Paddle adds that of a product by
 precision plus a float32 parameter is float32. So layers here give ``like_products(bias)``, or ask for ``linear``.
 """
 
-import contextlib
-import functools
-import math
-import time
-from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import paddle
 from paddle.amp.amp_lists import black_list
-from paddle.incubate.nn.functional import fused_linear
 
 PRODUCTS = ("conv3d", "depthwise_conv2d", "conv2d_transpose")  # by the names that Paddle's dispatcher asks for
 _FOLLOW_AT_O2 = {"softmax", "layer_norm", "group_norm"}
-
-_required: list[bool] = []  # one entry for each open ``epilogues``
-_chosen: dict[tuple, bool] = {}  # by rows to a power of two, weight's shape and precision: whether the bias is fused
 
 
 def options(dtype: str, level: str) -> dict[str, Any]:
@@ -67,80 +58,8 @@ def as_dtype(tensor: paddle.Tensor, dtype: Any) -> paddle.Tensor:
 
 
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) -> paddle.Tensor:
-    """``x (..., in) @ weight (in, out) + bias`` in the precision of products here.
-
-    In half precision cuBLASLt can add the bias before it writes the product, and add up the bias's gradient while it
-    multiplies for the weight's. How fast that is depends on the shape, so a GPU is tried once for each. In float32 that
-    operation does without TF32, and its GELU is the approximation by tanh: neither is used.
-    """
-    dtype = None if bias is None else product_dtype()
-    if dtype is not None:
-        if _is_fused(x, weight, bias, dtype):
-            return fused_linear(x, weight, bias)
-        bias = as_dtype(bias, dtype)
+    """Compute ``x (..., in) @ weight (in, out) + bias`` in the precision of products here."""
+    bias = like_products(bias)
     if paddle.in_dynamic_mode():
         return paddle._C_ops.linear(x, weight, bias)  # Paddle 3.3 looks at its flags first, for twice the time
     return paddle.nn.functional.linear(x, weight, bias)
-
-
-@contextlib.contextmanager
-def epilogues(used: bool) -> Iterator[None]:
-    """Inside the block the biases of ``linear`` are always fused in mixed precision, or never, untried."""
-    _required.append(used)
-    try:
-        yield
-    finally:
-        _required.pop()
-
-
-@paddle.jit.not_to_static
-def _is_fused(x: Any, weight: Any, bias: Any, dtype: Any) -> bool:
-    # Paddle 2.6 has no gradient for the bias without the weight's, nor for what comes in.
-    if not paddle.in_dynamic_mode() or weight.stop_gradient or x.ndim < 2:
-        return False
-    if _required:
-        return _required[-1]
-    rows = math.prod(x.shape[:-1])
-    if not x.place.is_gpu_place() or not rows:
-        return False
-    shape = rows.bit_length(), *weight.shape, dtype
-    if shape not in _chosen:
-        _chosen[shape] = _is_faster(x, weight, bias)
-    return _chosen[shape]
-
-
-def _is_faster(*inputs: paddle.Tensor) -> bool:
-    """Whether ``fused_linear`` takes less time than the plain way and gives the same, to half precision's rounding.
-    Never where results are to repeat (``launch/gpu.py``): which one wins depends on the moment."""
-    flags = paddle.base.core.globals()
-    if "FLAGS_cudnn_deterministic" in flags and flags["FLAGS_cudnn_deterministic"]:
-        return False
-    ways = linear, fused_linear
-    try:
-        with epilogues(False):
-            pairs = zip(*([one.astype("float32") for one in _with_gradients(way, inputs)] for way in ways))
-            if not all((a - b).abs().max().item() <= a.abs().max().item() / 64 for a, b in pairs):
-                return False
-            plain, fused = (_seconds(functools.partial(_with_gradients, way, inputs)) for way in ways)
-    except Exception:  # whatever Paddle raises for a device or a shape that it has no product for
-        return False
-    return fused < plain
-
-
-def _with_gradients(way: Callable, inputs: Any) -> list[paddle.Tensor]:
-    """The result for the inputs' values, and their gradients."""
-    inputs = [one.detach() for one in inputs]
-    for one in inputs:
-        one.stop_gradient = False
-    with paddle.enable_grad():
-        result = way(*inputs)
-        gradient = result.detach() * (inputs[0].shape[-1] / inputs[0].size)  # of a size that float16 can add up
-        return [result, *paddle.grad(result, inputs, gradient)]
-
-
-def _seconds(compute: Callable[[], list[paddle.Tensor]], repetitions: int = 10) -> float:
-    compute()[-1].numpy()  # waits
-    start = time.perf_counter()
-    results = [compute()[-1] for _ in range(repetitions)]
-    results[-1].numpy()
-    return time.perf_counter() - start

@@ -17,8 +17,23 @@ _VALUES_PER_BLOCK = 65536  # of a GPU's fused update
 _NEWEST = (3, 3)  # that the tests have run on
 
 
+def needs_older_numpy() -> bool:
+    """Whether this Paddle, 2.6, was built for NumPy 1 and NumPy 2 is installed."""
+    return not _IS_3 and int(np.__version__.split(".")[0]) > 1
+
+
+def is_of_cuda_11() -> bool:
+    """Whether this is Paddle 2.6 for CUDA 11, as the registry has it."""
+    return not _IS_3 and str(paddle.version.cuda()).startswith("11.")
+
+
 def notes() -> list[str]:
     """What to say of a Paddle that this package was not tried with."""
+    if needs_older_numpy():
+        return [
+            f"Paddle {paddle.__version__} was built for NumPy 1, and this is {np.__version__}: python -m pip install "
+            "'numpy<2'"
+        ]
     numbers = paddle.__version__.split(".")[:2]
     if not all(number.isdigit() for number in numbers) or tuple(map(int, numbers)) <= _NEWEST:
         return []

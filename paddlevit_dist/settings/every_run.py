@@ -224,10 +224,10 @@ class RunSettings(Section):
         "O1: products, and what follows from them alone, in half precision; O2: also softmax and norms that get half "
         "precision, which in a ViT with fused attention none does; weights and their gradients are float32 at either",
     )
-    TO_STATIC: bool | None = key(
-        None,
-        "compile the model's passes with paddle.jit.to_static, in training and evaluation; None: in trainings on one "
-        "GPU in float32, of classifiers that a test has found to learn the same that way",
+    TO_STATIC: bool = key(
+        False,
+        "compile the model's passes with paddle.jit.to_static, in training and evaluation; on H100s, Paddle 2.6.2, "
+        "float32, a training without it was faster: ViT-Ti by 15 %, ViT-B by about 10 %, ResNet-50 by 4 %",
     )
     NGPUS: int = key(-1, "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,)))
     DEVICE: str = key("auto", "gpu, cpu, xpu, npu or another kind that Paddle has; auto: an accelerator if it sees one")

@@ -121,8 +121,6 @@ class Task:
     draws_samples = False
     #: whether its models are functions of tensors that ``paddle.jit.to_static`` can trace
     compiles = False
-    #: classes of our models that are compiled where TO_STATIC is not set: a test finds equal losses of ten updates
-    compiled_by_default: tuple[str, ...] = ()
     #: whether its batches, but for the last of an epoch, have one shape: then cuDNN may look for its fastest algorithms
     fixed_shapes = False
     #: normalisers of loss terms, by term name, that are this many per sample: then they need no communication.

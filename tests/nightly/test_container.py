@@ -131,7 +131,7 @@ def test_only_what_pip_needs_is_sent_to_docker(tmp_path):
     assert "paddlevit_dist/images/data/digits.npz" in sent and "paddlevit_dist/__pycache__/a.pyc" not in sent
 
 
-@pytest.mark.parametrize("device, paddle", [("cpu", r"3\.3\.\d"), ("gpu", r"2\.6\.2-gpu-cuda[\w.-]+")])
+@pytest.mark.parametrize("device, paddle", [("cpu", r"3\.3\.\d"), ("gpu26", r"2\.6\.2-gpu-cuda[\w.-]+")])
 def test_the_steps_of_the_container_file_install_a_command_that_works(tmp_path, device, paddle):
     image = Image(tmp_path / "root", copy_of_repository(tmp_path / "repository"), device)
     printed = image.build()

@@ -151,7 +151,6 @@ class Probe(Classification):
     config: ProbeSettings
     counts_per_sample = {"loss": 1}
     takes_weights_of = ("classification",)
-    compiled_by_default = ()
     num_heads = 0
 
     def trains_on(self, split: str) -> bool:

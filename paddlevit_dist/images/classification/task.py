@@ -63,10 +63,6 @@ class Classification(Classifier):
     sample_name = "images"
     draws_samples = True
     compiles = True
-    compiled_by_default = (
-        *("VisionTransformer", "DeiT", "DistilledDeiT", "CaiT", "SwinTransformer", "PyramidVisionTransformer"),
-        *("MlpMixer", "ConvNeXt", "ResNet"),
-    )
     fixed_shapes = True
     counts_per_sample = {"loss": 1, "distillation": 1}
     of_each_rank = {

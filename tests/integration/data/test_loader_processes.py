@@ -2,11 +2,14 @@
 
 import gc
 import os
+import threading
+from multiprocessing.reduction import ForkingPickler
 
 import paddle
 import pytest
 from paddle.io.dataloader import dataloader_iter
 from support.numbers import Numbers, loader_of, readings
+from support.processes import HANG_SECONDS
 
 from paddlevit_dist.data.loader import SampleFailure
 from paddlevit_dist.runtime.errors import UserError
@@ -48,6 +51,25 @@ def test_batches_go_to_the_device_itself_and_ahead_of_their_use(num_workers, mon
     ((_, _, _, _, _, (place,), is_buffered, _, stays_pinned, *buffer_size),) = made
     assert is_buffered and not stays_pinned and buffer_size in ([], [2])
     assert str(place) == str(paddle.framework._current_expected_place())
+
+
+def test_batches_are_fetched_and_unpickled_beside_the_training(monkeypatch):
+    """By a thread of Paddle's reader, which ends with the batches: the thread that trains takes what is ready.
+
+    From Python 3.12 on, cProfile shows the waits of that thread as those of the thread that is profiled.
+    """
+    threads, loads = [], ForkingPickler.loads
+
+    def noted(*arguments):
+        threads.append(threading.current_thread())
+        return loads(*arguments)
+
+    monkeypatch.setattr(ForkingPickler, "loads", staticmethod(noted))
+    assert len(list(loader_of(Numbers(40), num_workers=2))) == 10
+    (fetching,) = set(threads)
+    assert len(threads) == 10 and fetching is not threading.current_thread()
+    fetching.join(HANG_SECONDS)
+    assert not fetching.is_alive()
 
 
 class Circle:

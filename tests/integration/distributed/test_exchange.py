@@ -9,8 +9,11 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+import numpy as np
+import paddle
 import pytest
 from support.processes import run_command, run_together, run_workers, succeeded
 from support.waits import counted_waits
@@ -153,7 +156,8 @@ GATHERS = {100: 1, 10_000_000: 2}  # bytes of an object -> exchanges that it tak
 def of_two() -> dict[str, list]:
     module = "integration.distributed.test_exchange"
     gathers = {f"gather {size}": (f"{module}:gather_as_on_a_gpu", (size,)) for size in GATHERS}
-    return run_together({**gathers, "signals": (f"{module}:meet_amid_signals", (20,))})
+    kinds = {"kinds": (f"{module}:gather_every_kind", ()), "uneven": (f"{module}:gather_uneven_kinds", ())}
+    return run_together({**gathers, **kinds, "signals": (f"{module}:meet_amid_signals", (20,))})
 
 
 def test_a_signal_amid_a_meeting_ends_nothing(of_two):
@@ -178,3 +182,68 @@ def test_an_object_crosses_to_a_gpu_and_back_by_pinned_memory_and_is_pickled_onc
     """Short ones are in the frames that tell how long the others are."""
     expected = [(size, bytes([1 + rank]), bytes([1 + rank])) for rank in range(2)]
     assert of_two[f"gather {size}"] == [(expected, ["read"] * gathers, gathers, 1, 2)] * 2
+
+
+LARGE_BYTES = 2_000_000
+
+
+def make_large_objects(rank: int) -> dict[str, Any]:
+    """Objects of rank ``rank`` by their kind, each of about ``LARGE_BYTES`` when it is pickled."""
+    content = np.random.default_rng(rank).integers(0, 128, LARGE_BYTES, dtype=np.uint8)
+    text = content.tobytes()
+    return {
+        "array": content,
+        "bytes": text,
+        "bytearray": bytearray(text),
+        "str": text.decode("ascii"),
+        "list of bytes": [text[start : start + 1000] for start in range(0, LARGE_BYTES, 1000)],
+        "dictionary": {"name": f"rank {rank}", "array": content[: LARGE_BYTES // 2], "rest": text[LARGE_BYTES // 2 :]},
+    }
+
+
+def gather_every_kind() -> dict[str, tuple]:
+    """By the kind of a large object: whether each rank's arrived, and what it took on a GPU, counted on a CPU."""
+    everybody = [make_large_objects(rank) for rank in range(2)]
+    gather, handed, found = paddle.distributed.all_gather, [], {}
+
+    def counted(gathered: list, tensor: paddle.Tensor) -> Any:
+        handed.append(tensor.shape[0])
+        return gather(gathered, tensor)
+
+    for kind, data in everybody[paddlevit_dist.rank()].items():
+        handed.clear()
+        with mock.patch("paddle.distributed.all_gather", counted), counted_waits() as waits:
+            gathered = paddlevit_dist.all_gather(data)
+        for rank, got in enumerate(gathered):
+            np.testing.assert_equal(got, everybody[rank][kind])
+            assert type(got) is type(data)
+        found[kind] = [*handed], [wait.kind for wait in waits.list], waits.transfers
+    return found
+
+
+def test_large_objects_of_every_kind_go_the_way_of_arrays(of_two):
+    """One frame that gives the length, one message: a transfer to the device, a gather and a wait for each."""
+    for of_rank in of_two["kinds"]:
+        for kind, (handed, waits, transfers) in of_rank.items():
+            assert (len(handed), waits, transfers) == (2, ["read"] * 2, 2), kind
+            assert handed[0] == 1024 and LARGE_BYTES < handed[1] < 1.01 * LARGE_BYTES, kind
+
+
+UNEVEN = [
+    [b"", bytes(1_200_000)],
+    [None, {"rows": list(range(400_000))}],
+    [np.zeros([0, 3], "f4"), np.ones([300_000, 3], "f4")],
+    [["text", 1.5, {2}], b"x" * 1_100_000],
+    [(), []],
+]
+
+
+def gather_uneven_kinds() -> list:
+    """Other types and sizes on each rank, empty ones too."""
+    for pair in UNEVEN:
+        np.testing.assert_equal(paddlevit_dist.all_gather(pair[paddlevit_dist.rank()]), pair)
+    return [len(UNEVEN)]
+
+
+def test_ranks_may_gather_other_types_and_sizes_and_empty_objects(of_two):
+    assert of_two["uneven"] == [[len(UNEVEN)]] * 2

@@ -127,7 +127,7 @@ IN_TEXT = {
     "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/integration/distributed/test_stops.py",
     "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": SELFTEST,
     "docker build -f docker/Dockerfile -t paddlevit_dist .": CONTAINER,
-    "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu .": CONTAINER,
+    "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu26 .": CONTAINER,
     'docker run --rm --shm-size=8g --user "$(id -u):$(id -g)" -v "$PWD:/work" -v paddlevit_dist:/home/anyone '
     "paddlevit_dist train -cfg=vit_digits -output=run": CONTAINER,
     "pip config set global.index-url https://pypi.tuna.tsinghua.edu.cn/simple": DOWNLOAD,

@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 from PIL import Image
 from support.runs import PLAIN, TINY
@@ -11,6 +12,7 @@ from paddlevit_dist.debug import doctor_checks
 from paddlevit_dist.debug.doctor_checks import Checkup, memory_of_machine, try_check
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.launch import devices
+from paddlevit_dist.runtime import device_kinds, paddle_versions
 
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
 
@@ -24,6 +26,62 @@ def test_two_paddles_in_one_place_are_told_however_their_names_are_spelt(tmp_pat
     monkeypatch.syspath_prepend(str(tmp_path))
     found = doctor_checks.versions(Checkup(None, tmp_path, MACHINE))
     assert found.status == "failure" and "paddlepaddle and paddlepaddle-gpu are both installed" in found.text
+
+
+CARDS = {
+    "P100": ((6, 0), (12, 4), "paddlepaddle-gpu==2.6.2 'numpy<2'"),
+    "V100": ((7, 0), (11, 8), "paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu118/"),
+    "RTX 4090": ((8, 9), (12, 0), "/cu126/"),
+    "H100": ((9, 0), (12, 4), "/cu126/"),
+    "B200": ((10, 0), (12, 8), "/cu129/"),
+    "RTX 5090": ((12, 0), (13, 0), "/cu129/"),
+}
+
+
+def see_gpus(monkeypatch, card: devices.GpuCard | None, is_usable: bool, has_cuda: bool) -> doctor_checks.Finding:
+    """What the check of GPUs finds where the driver shows two of this card."""
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 2)
+    monkeypatch.setattr(devices, "find_newest_card", lambda: card)
+    monkeypatch.setattr(devices, "count_gpus", lambda: 2 * is_usable)
+    monkeypatch.setattr(device_kinds, "is_built_for_cuda", lambda: has_cuda)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return doctor_checks.gpus(None)
+
+
+@pytest.mark.parametrize("capability, cuda, command", CARDS.values(), ids=CARDS)
+def test_beside_a_cpu_build_the_build_for_the_card_is_named(monkeypatch, capability, cuda, command):
+    found = see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=False, has_cuda=False)
+    assert found.status == "warning" and f"compute capability {capability[0]}.{capability[1]}" in found.text
+    remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu; python -m pip install "
+    assert found.mend.startswith(remove) and found.mend.endswith(f"{command}; or go on with the CPU")
+
+
+def test_a_driver_that_says_nothing_of_its_cards_leaves_the_page(monkeypatch):
+    found = see_gpus(monkeypatch, None, is_usable=False, has_cuda=False)
+    assert found.status == "warning" and "docs/installing.md" in found.mend
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_paddle_without_code_for_the_card_is_found(monkeypatch, name):
+    """The registry's 2.6.2 counts a GPU newer than Ada as one that it can use."""
+    monkeypatch.setattr(paddle_versions, "is_of_cuda_11", lambda: True)
+    capability, cuda, command = CARDS[name]
+    found = see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=True, has_cuda=True)
+    is_too_new = name in ("H100", "B200", "RTX 5090")
+    assert found.status == ("warning" if is_too_new else "ok") and found.text.startswith("2 usable")
+    assert found.mend.endswith(command) if is_too_new else not found.mend
+    monkeypatch.setattr(paddle_versions, "is_of_cuda_11", lambda: False)
+    assert see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=True, has_cuda=True).status == "ok"
+
+
+def test_numpy_2_beside_a_paddle_that_was_built_for_numpy_1_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(paddle_versions, "_IS_3", False)
+    monkeypatch.setattr(np, "__version__", "2.4.6")
+    assert "was built for NumPy 1, and this is 2.4.6" in paddle_versions.notes()[0]
+    found = doctor_checks.versions(Checkup(None, tmp_path, MACHINE))
+    assert found.status == "failure" and found.mend == "python -m pip install 'numpy<2'"
+    monkeypatch.setattr(np, "__version__", "1.26.4")
+    assert not paddle_versions.needs_older_numpy()
 
 
 class Images(ImageDataset):

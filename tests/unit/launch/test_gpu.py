@@ -162,7 +162,7 @@ def test_paddle_finds_the_device_of_each_rank(monkeypatch, visible, devices_of_r
 
 
 class Driver:
-    """CUDA's, with two GPUs; anything else that is asked of it fails."""
+    """CUDA's, of version 12.4, with an A100 and an H100; anything else that is asked of it fails."""
 
     def __init__(self, result: int) -> None:
         self.result = result
@@ -170,9 +170,29 @@ class Driver:
     def cuInit(self, flags):  # noqa: N802
         return self.result
 
-    def cuDeviceGetCount(self, number):  # noqa: N802
-        ctypes.cast(number, ctypes.POINTER(ctypes.c_int))[0] = 2
+    @staticmethod
+    def _write(number, value):
+        ctypes.cast(number, ctypes.POINTER(ctypes.c_int))[0] = value
         return 0
+
+    def cuDeviceGetCount(self, number):  # noqa: N802
+        return self._write(number, 2)
+
+    def cuDriverGetVersion(self, number):  # noqa: N802
+        return self._write(number, 12040)
+
+    def cuDeviceGet(self, device, ordinal):  # noqa: N802
+        return self._write(device, 70 + ordinal)
+
+    def cuDeviceGetAttribute(self, number, attribute, device):  # noqa: N802
+        return self._write(number, {(75, 70): 8, (76, 70): 0, (75, 71): 9, (76, 71): 0}[attribute, device])
+
+
+def test_the_newest_card_and_its_driver_are_known_without_paddle(monkeypatch):
+    monkeypatch.setattr(devices.ctypes, "CDLL", lambda name: Driver(0))
+    assert devices.find_newest_card() == ((9, 0), (12, 4))
+    monkeypatch.setattr(devices.ctypes, "CDLL", lambda name: Driver(100))
+    assert devices.find_newest_card() is None
 
 
 @pytest.mark.parametrize("has_device, driver, number", [(True, 0, 2), (True, 100, 0), (True, None, 0), (False, 0, 0)])

@@ -13,7 +13,7 @@ _WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")
 
 def create_model(
     name: str,
-    num_classes: int = 1000,
+    num_classes: int | None = None,
     image_size: int | tuple[int, int] | None = None,
     **options: Any,
 ):
@@ -21,7 +21,8 @@ def create_model(
 
     Args:
         name: one of ``list_models()``.
-        num_classes: outputs of the classifier; 0 builds a model that returns features.
+        num_classes: outputs of the classifier; 0 builds a model that returns features. None: 1,000, or as many as timm
+            builds the model with.
         image_size: side of the square input or ``(height, width)`` in pixels; None uses the variant's size.
         **options: dimensions and regularisation that differ from the variant (``patch_size``, ``embed_dim``,
             ``in_channels``, ``dropout``, ``drop_path`` and others documented by the model's class). An option set to
@@ -40,7 +41,13 @@ def create_model(
         )
     chosen = {key: value for key, value in options.items() if value is not None}
     name = _own_name(name)
-    return prepare(_family(name).build(name, num_classes=num_classes, image_size=image_size, **chosen))
+    classes = default_classes(name) if num_classes is None else num_classes
+    return prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **chosen))
+
+
+def default_classes(name: str) -> int:
+    """Return how many classes the model called ``name`` has where nobody says it."""
+    return int(_family(name).default_classes(_own_name(name)))
 
 
 def prepare(model: Any) -> Any:

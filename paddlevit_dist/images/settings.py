@@ -117,11 +117,10 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) ->
     """Where a recipe names a model and its published weights, one that the command line names brings the other."""
     name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL
     row = find_published(model.PRETRAINED)
-    is_declined = "MODEL.PRETRAINED_REQUIRED" in settings and not model.PRETRAINED_REQUIRED
-    if is_declined and row is not None and name is not None and name.value != row.model:
-        if weights is not None and weights.source != COMMAND_LINE:
-            model.PRETRAINED = None
-            return [f"MODEL.PRETRAINED null: {row.name} ({weights.place}) is of another model than {name.value}"]
+    is_of_recipe = weights is not None and weights.source != COMMAND_LINE
+    if not model.PRETRAINED_REQUIRED and is_of_recipe and row and name and name.value != row.model:
+        model.PRETRAINED = None
+        return [f"MODEL.PRETRAINED null: {row.name} ({weights.place}) is of another model than {name.value}"]
     if not model.PRETRAINED_REQUIRED or row is None or name is None or weights is None or name.value == row.model:
         return []
     if weights.source == COMMAND_LINE and name.source != COMMAND_LINE:
@@ -133,8 +132,7 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) ->
         if own is None and of_files is None:
             raise UserError(
                 f"{name.place}: MODEL.NAME {name.value}: {weights.value} ({weights.place}) are weights of another "
-                "model: add -pretrained=PATH with weights of this one, or MODEL.PRETRAINED_REQUIRED false to begin with "
-                "random ones"
+                "model: add -pretrained=PATH with weights of it, or MODEL.PRETRAINED_REQUIRED false for random ones"
             )
         model.PRETRAINED = own.name if own is not None else of_files
         return [

@@ -23,8 +23,6 @@ from ..tasks.task import make_task
 if TYPE_CHECKING:
     from PIL import Image
 
-_NUM_CLASSES = 1000
-
 
 def create_model(
     name: str | os.PathLike[str],
@@ -41,8 +39,8 @@ def create_model(
         name: one of ``list_models()``; where ``pretrained`` also the name of weights
             (``resnet50.a1_in1k``, ``hf:timm/resnet50.a1_in1k``), a run's folder, or weights that say how they were
             trained.
-        num_classes: outputs of the classifier, 0 for the features alone; None: those of the weights, else 1,000.
-            Another number than the weights' begins with a fresh last layer.
+        num_classes: outputs of the classifier, 0 for the features alone; None: those of the weights, else 1,000
+            or timm's. Another number than the weights' begins with a fresh last layer.
         image_size: side of the square input or ``(height, width)`` in pixels; None: the variant's, or the weights'.
         pretrained: True: the published weights of ``name``; else their source, as ``load_weights`` takes it.
         features_only: the model is called for the list of its feature maps (batch, channels, height, width), from fine
@@ -61,7 +59,7 @@ def create_model(
     if num_classes is not None and not _is_whole(num_classes, 0):
         raise UserError(f"create_model: num_classes={num_classes!r}: expected a whole number, 0 for features alone")
     if not pretrained:
-        model = models.create_model(given, _NUM_CLASSES if num_classes is None else num_classes, image_size, **options)
+        model = models.create_model(given, num_classes, image_size, **options)
         model.made_of = given, None
     elif pretrained is True and os.path.exists(given):
         if options or image_size is not None:
@@ -143,9 +141,9 @@ def _pretrained(
         source = row.name
     source = evaluated_weights(os.fspath(source))
     weights = read_weights(source)
-    model = models.create_model(own, _NUM_CLASSES if num_classes is None else num_classes, image_size, **options)
+    model = models.create_model(own, num_classes, image_size, **options)
     known = classes_of(model, weights)
-    if num_classes is None and known not in (None, _NUM_CLASSES):
+    if num_classes is None and known not in (None, models.default_classes(own)):
         model.reset_classifier(known)
     load_weights(model, weights, strict=num_classes in (None, known))
     model.eval()

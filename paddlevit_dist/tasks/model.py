@@ -109,6 +109,11 @@ class Model(nn.Layer):
                 )
 
     @classmethod
+    def default_classes(cls, name: str) -> int:
+        """Return the outputs of the model that ``name`` stands for where nobody says how many."""
+        return 1000
+
+    @classmethod
     def notices_of(cls, name: str) -> list[str]:
         """Say what a user should know of the model that ``name`` stands for, before it is built."""
         return []

@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.checkpoint.load import from_torch_names, to_torch_names
-from paddlevit_dist.images.models.bridges import timm_model
+from paddlevit_dist.models import create_model
 from support import golden
 
 TIMES = 20  # of PyTorch's own float32 error, as the golden file allows
@@ -32,7 +32,7 @@ def error_of(name: str, file: str = "timm_zoo") -> tuple[float, float]:
     """Return the largest difference of a model's logits from PyTorch's in float64, and the largest allowed one."""
     about = golden.description(file)
     fact = about["models"][name]
-    network = timm_model.TimmModel.build(f"timm:{name}", 1000).network
+    network = create_model(f"timm:{name}").network
     learned = sum(parameter.size for parameter in network.parameters() if not parameter.stop_gradient)
     assert learned == fact["parameters"]
     fill(network, about["seed"])

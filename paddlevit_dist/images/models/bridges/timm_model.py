@@ -20,8 +20,8 @@ from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode
 
 REQUIREMENT = "timm>=1.0.31,<1.1"
 
-# Our own networks of the same names -> how many times as fast a training step is on a CPU (docs/benchmarks.md).
-_OWN_SPEED = {"vit": 2.0, "swin": 2.8, "convnext": 7.0}
+# Our own networks of the same names -> how many times as fast they train on a CPU (benchmarks/results/networks.md).
+_OWN_SPEED = {"vit": 1.8, "swin": 1.9, "convnext": 3.0}
 
 # Modules of timm of which models have been compared with PyTorch (tests/golden/timm_zoo.json and timm_zoo_more.json).
 COMPARED_MODULES = frozenset(
@@ -81,6 +81,11 @@ class TimmModel(BridgedModel):
     def options(cls) -> dict[str, Any]:
         """Return what ``build`` can set, besides the number of classes and the image size, with its default."""
         return {"in_channels": 3, "dropout": 0.0, "drop_path": 0.0}
+
+    @classmethod
+    def default_classes(cls, name: str) -> int:
+        """Return the number of classes that timm builds the model with."""
+        return _configuration(name).num_classes
 
     @classmethod
     def notices_of(cls, name: str) -> list[str]:

@@ -64,8 +64,21 @@ class Linear(_Drawn, nn.Layer):
 class _DrawnConvolution(_Drawn):
     """Have the attributes of PyTorch's convolutions."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Any = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        **options: Any,
+    ) -> None:
+        sizes: Any = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
+        super().__init__(*sizes, bias=bias, padding_mode=padding_mode, **options)  # type: ignore[call-arg]
         for name in ("in_channels", "out_channels", "kernel_size", "stride", "dilation", "groups", "padding"):
             value = getattr(self, f"_{name}")
             setattr(self, name, tuple(value) if isinstance(value, list) else value)

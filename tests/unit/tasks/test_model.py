@@ -60,7 +60,7 @@ def registered():
 
 def test_a_class_of_a_users_has_its_options_and_variants(registered):
     assert variant_options(registered) == {"width": 6}
-    assert model_options(registered) == ({"width": 6}, {"width": 6}, {"patch_size": 4})
+    assert model_options(registered) == ({"width": 6}, {"width": 6}, {"patch_size": 4}, [])
     model = create_model(registered, num_classes=5)
     assert type(model) is Plain and model.head.weight.shape == [6, 5]
     assert create_model(registered, width=8).token.shape == [1, 8]

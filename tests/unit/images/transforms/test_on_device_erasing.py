@@ -71,8 +71,8 @@ def test_boxes_are_smaller_than_the_image_and_may_fail_to_fit():
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_timm_erases_areas_of_the_same_distribution(count):
-    timm = timm_module("random_erasing")
     torch = pytest.importorskip("torch")
+    timm = timm_module("random_erasing")
     random.seed(0)
     theirs_of = timm.RandomErasing(0.7, mode="const", max_count=count, device="cpu")
     theirs = []

@@ -48,7 +48,7 @@ def refused_operations() -> dict[str, str]:
     return said
 
 
-def engine_of(folder: str, kind: str, images: np.ndarray) -> Callable[[], np.ndarray]:
+def get_engine(folder: str, kind: str, images: np.ndarray) -> Callable[[], np.ndarray]:
     """The exported model in Paddle's inference engine, as a function that returns the logits of ``images``."""
     from paddle import inference
 
@@ -93,7 +93,7 @@ def measure(name: str) -> dict[str, float]:
         paddle.jit.save(model, f"{folder}/model", input_spec=specification)
         for kind in ENGINES:
             try:
-                compute = engine_of(folder, kind, images)
+                compute = get_engine(folder, kind, images)
                 error = np.abs(compute() - expected).max() / np.abs(expected).max()
                 contenders[kind], errors[kind] = compute, f"{error:.1e}"
             except (RuntimeError, ValueError) as problem:

@@ -11,11 +11,11 @@ from typing import Any
 
 def now() -> float:
     """Seconds of ``time.perf_counter`` at which nothing is under way."""
-    synchronise()
+    synchronize_device()
     return time.perf_counter()
 
 
-def synchronise() -> None:
+def synchronize_device() -> None:
     """Wait for the GPU of this process, by the framework that it has loaded; a CPU's operations are done when they
     return."""
     framework = _on_gpu()

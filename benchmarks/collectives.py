@@ -246,15 +246,15 @@ def measure_metrics() -> dict[str, Any]:
     import paddle
 
     from paddlevit_dist import rank, reduce_dict, world_size
-    from paddlevit_dist.logging.meters import Meters
-    from paddlevit_dist.tasks.task import Term
+    from paddlevit_dist.logging.meters import StepMeters
+    from paddlevit_dist.tasks.task import LossTerm
 
     names = ("loss", "top-1", "top-5")
     values = {name: paddle.to_tensor(float(position + rank())) for position, name in enumerate(names)}
-    terms = {name: Term(value, 32) for name, value in values.items()}
+    terms = {name: LossTerm(value, 32) for name, value in values.items()}
 
     def with_meters() -> None:
-        meters = Meters()
+        meters = StepMeters()
         for step in range(1, METRIC_STEPS + 1):
             meters.add(terms)
             if step % REPORT_EVERY == 0:

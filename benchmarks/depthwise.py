@@ -38,7 +38,9 @@ CASES = [
 ][: sized(8, 2)]
 
 
-def seconds_of(part: str, layer: Any, x: Any, gradient: Any, wants: Callable[[Any, bool], None], no_grad: Any) -> float:
+def get_seconds(
+    part: str, layer: Any, x: Any, gradient: Any, wants: Callable[[Any, bool], None], no_grad: Any
+) -> float:
     """Time one part of a convolution; ``wants(tensor, whether)`` says whether a tensor receives a gradient."""
     if part == PARTS[0]:
         with no_grad():
@@ -58,11 +60,11 @@ def of_paddle(case: Case, is_ours: bool) -> Callable[[str], float]:
     """Seconds of a part."""
     import paddle
 
-    from paddlevit_dist.cpu_kernels.layers import DepthwiseConvolution
+    from paddlevit_dist.cpu_kernels.layers import FastDepthwiseConv
 
     channels, side, size = case.channels, case.side, case.kernel_size
     if is_ours:
-        layer, shape = DepthwiseConvolution(channels, size), [BATCH, side, side, channels]
+        layer, shape = FastDepthwiseConv(channels, size), [BATCH, side, side, channels]
     else:
         layer = paddle.nn.Conv2D(channels, channels, size, padding=size // 2, groups=channels)
         shape = [BATCH, channels, side, side]
@@ -71,7 +73,7 @@ def of_paddle(case: Case, is_ours: bool) -> Callable[[str], float]:
     def wants(tensor: Any, does: bool) -> None:
         tensor.stop_gradient = not does
 
-    return lambda part: seconds_of(part, layer, x, gradient, wants, paddle.no_grad)
+    return lambda part: get_seconds(part, layer, x, gradient, wants, paddle.no_grad)
 
 
 def serve_torch() -> None:
@@ -88,7 +90,7 @@ def serve_torch() -> None:
             layer = torch.nn.Conv2d(case.channels, case.channels, size, padding=size // 2, groups=case.channels)
             made = {case: (layer, torch.randn(shape), torch.randn(shape))}
         wants = lambda tensor, does: tensor.requires_grad_(does)  # noqa: E731
-        print(seconds_of(part, *made[case], wants, torch.inference_mode), flush=True)
+        print(get_seconds(part, *made[case], wants, torch.inference_mode), flush=True)
 
 
 def ask(process: subprocess.Popen, case: Case, part: str) -> float:

@@ -314,21 +314,21 @@ def damage_and_resume(series: Series, stopped: Path, name: str, damage: Callable
     output = series.fresh("damaged")
     shutil.copytree(stopped, output, symlinks=True)
     damage(output / "checkpoints")
-    before = list_of(output / "checkpoints")
+    before = get_list(output / "checkpoints")
     ended = series.finish(series.start(output, "-resume=auto"), WHOLE_RUN_SECONDS)
     problem = ""
     if ended.code != code:
         problem = f"exit code {ended.code}: {ended.last_line}"
     elif "Traceback" in ended.text:
         problem = "a traceback"
-    elif code and list_of(output / "checkpoints") != before:
+    elif code and get_list(output / "checkpoints") != before:
         problem = "it has changed the checkpoints"
     elif not code and digest(output) != series.weights:
         problem = "other weights"
     series.note("checkpoints", name, problem, ended.last_line)
 
 
-def list_of(folder: Path) -> list[tuple[str, int]]:
+def get_list(folder: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*"))
 
 

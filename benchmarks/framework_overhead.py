@@ -3,7 +3,7 @@
     python benchmarks/framework_overhead.py            # all cases
     python benchmarks/framework_overhead.py digits_1   # one of them
 
-The engine's side is a whole ``Run.train()``: loader without worker processes, sampler, updates, meters with a
+The engine's side is a whole ``Trainer.train()``: loader without worker processes, sampler, updates, meters with a
 report in each round (of 20 updates or fewer), progress, log. Between two of its steps, at a fixed rhythm, the bare
 loop gets its turn, in the same processes and on the same data, read through ``paddle.io.DataLoader``. With a GPU the
 processes drive one each; ``gpu_throughput.py`` measures there what a whole GPU is busy with.
@@ -25,7 +25,7 @@ from smallest import sized
 from paddlevit_dist import settings as configuration
 from paddlevit_dist.launch import launch_workers, plan_processes
 from paddlevit_dist.launch.devices import count_gpus
-from paddlevit_dist.tasks.dataset import Samples
+from paddlevit_dist.tasks.dataset import TransformedDataset
 
 WARM_UP_ROUNDS = 1
 
@@ -66,7 +66,7 @@ CASES = {
 }
 
 
-class Repeated(Samples):
+class Repeated(TransformedDataset):
     """The first ``length`` samples of a dataset that begins again when it ends: one epoch holds all rounds."""
 
     def __init__(self, samples: Any, length: int) -> None:
@@ -83,7 +83,7 @@ class Repeated(Samples):
         return self.samples.describe(index % len(self.samples))
 
 
-class Synthetic(Samples):
+class Synthetic(TransformedDataset):
     """Noise images that cost nothing to read."""
 
     def __init__(self, size_px: int, classes: int = 1000, channels: int = 3, count: int = 64) -> None:
@@ -203,7 +203,7 @@ def bare_loop(config: Any, model: Any, samples: Any, total_updates: int) -> Iter
 
 def work(name: str, folder: str) -> None:
     """Every process of one case: train with the engine, and between its steps with the bare loop."""
-    from paddlevit_dist import Run, is_main, world_size
+    from paddlevit_dist import Trainer, is_main, world_size
     from paddlevit_dist.logging.record import make_folder
 
     case = CASES[name]
@@ -219,7 +219,7 @@ def work(name: str, folder: str) -> None:
     else:
         train, validation = (task.build_dataset(split, Path(folder)) for split in ("train", "val"))
     samples = Repeated(train, length)
-    trainer = Run(config, task, {"train": samples, "val": Repeated(validation, config.DATA.BATCH_SIZE)})
+    trainer = Trainer(config, task, {"train": samples, "val": Repeated(validation, config.DATA.BATCH_SIZE)})
     turns.bare_steps = bare_loop(config, task.build_model(), samples, case.updates)
     trainer.train()
     if is_main():

@@ -18,14 +18,14 @@ class Profile:
     def __init__(self) -> None:
         from paddle import profiler
 
-        clock.synchronise()
+        clock.synchronize_device()
         targets = [profiler.ProfilerTarget.CPU, profiler.ProfilerTarget.GPU]
         self._profiler = profiler.Profiler(targets=targets, on_trace_ready=lambda ended: None)
         self._profiler.start()
 
     def end(self) -> dict[str, float]:
         """Return the seconds that the GPU was busy, and the waits, of which one is the first line's."""
-        clock.synchronise()
+        clock.synchronize_device()
         self._profiler.stop()
         return busy_and_waits(self._profiler.profiler_result.get_data())
 

@@ -6,7 +6,7 @@
 For each number of GPUs and each precision these contenders take turns, of so many updates, in rounds:
 
 - plain: our model, forward pass, cross-entropy, backward pass, Paddle's AdamW, on one batch that is on the device
-- trainer: the recipe by ``Run.train()``, each update on the same batch, which is on the device as the loader has
+- trainer: the recipe by ``Trainer.train()``, each update on the same batch, which is on the device as the loader has
   put it there: what the engine costs
 - recipe: the same with the recipe's dropout, and each batch from the run's own loader: processes that hand over uint8
   images of noise, which nobody has to decode or transform. A training on files is no faster than its files are read
@@ -15,11 +15,11 @@ For each number of GPUs and each precision these contenders take turns, of so ma
 
 plain, trainer and timm drop nothing (dropout and stochastic depth are off), so that they compute the same. Keys at the
 end are those of a recipe, for all but timm. Plain computes in half precision what our trainer does
-(``Precision.autocast``), with Paddle's scaler; timm what ``torch.autocast`` does, which has one level: in O2 it is left
-out. TF32 is on, or off, for everybody, and cuDNN may search for its fastest algorithms. Recipes of other tasks are
-measured on the data that they name, such as drawn shapes, with their own losses and dropout in both, without timm. On a
-CPU there is float32 alone. After its rounds each Paddle contender makes one turn more under Paddle's profiler: how long
-its GPU is busy in an update, and how often the host waits for it.
+(``TrainingPrecision.autocast``), with Paddle's scaler; timm what ``torch.autocast`` does, which has one level: in O2 it
+is left out. TF32 is on, or off, for everybody, and cuDNN may search for its fastest algorithms. Recipes of other tasks
+are measured on the data that they name, such as drawn shapes, with their own losses and dropout in both, without timm.
+On a CPU there is float32 alone. After its rounds each Paddle contender makes one turn more under Paddle's profiler: how
+long its GPU is busy in an update, and how often the host waits for it.
 
 Contenders share the device's memory, where each holds its own, and its compute mode has to let several processes in
 ("Default"). One that fails is named with its last line; the others go on, and the exit code is 1.
@@ -208,7 +208,7 @@ def measure(options: argparse.Namespace, precision: str, processes: int) -> tupl
         return cells, {kind: contender.facts for kind, contender in running.items() if contender.facts}
 
 
-def ratios_of(cells: Mapping[str, Cell]) -> dict[str, tuple[Spread, float | None]]:
+def get_ratios(cells: Mapping[str, Cell]) -> dict[str, tuple[Spread, float | None]]:
     """Each ratio with its goal, by name; above 1 the first is faster, or has more memory."""
     found: dict[str, tuple[Spread, float | None]] = {}
     for one, other, goal in SPEEDS:
@@ -244,7 +244,7 @@ def show(name: str, cells: Mapping[str, Cell], samples: int, ratios: Mapping[str
         print(f"  {what} {spread.text()}{said}", flush=True)
 
 
-def counts_of(gpus: int) -> list[int]:
+def get_counts(gpus: int) -> list[int]:
     """1, 2, 4 and so on to all of them."""
     return sorted({min(2**power, max(gpus, 1)) for power in range(max(gpus, 1).bit_length() + 1)})
 
@@ -292,7 +292,7 @@ def main(arguments: list[str] | None = None) -> int:
     result: dict[str, float] = {}
     failed, told = False, False
     single: dict[str, list[float]] = {}
-    for processes in options.gpus or counts_of(gpus):
+    for processes in options.gpus or get_counts(gpus):
         for precision in precisions:
             cells, facts = measure(options, precision, processes)
             if not told:
@@ -301,7 +301,7 @@ def main(arguments: list[str] | None = None) -> int:
                     print(
                         f"  {kind}: " + ", ".join(f"{name} {value}" for name, value in said.items() if name != "rank")
                     )
-            found = ratios_of(cells)
+            found = get_ratios(cells)
             name = f"{processes}x {precision}"
             many = f"{options.rounds} rounds of {options.updates} updates"
             size = f" images of {options.image_size} px" if options.classifies else " samples"

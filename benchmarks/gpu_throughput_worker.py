@@ -76,7 +76,7 @@ class Turns:
 # ---- Paddle ----------------------------------------------------------------------------------------------------
 
 
-def words_of(options: dict[str, Any], precision: str, drops: bool) -> list[str]:
+def get_words(options: dict[str, Any], precision: str, drops: bool) -> list[str]:
     """The command line of the run that is measured, without its output folder.
 
     Args:
@@ -100,7 +100,7 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
     from paddlevit_dist.logging.record import make_folder
     from paddlevit_dist.runtime.transfers import is_on_gpu
 
-    words = words_of(options, precision, kind == RECIPE)
+    words = get_words(options, precision, kind == RECIPE)
     if kind == COMPILED:
         words += ["TO_STATIC", "True"]
     values = settings.load([*words, f"-output={folder}"]).values
@@ -109,7 +109,7 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
     run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
 
 
-def samples_of(values: Any, task: Any) -> dict[str, Any]:
+def get_samples(values: Any, task: Any) -> dict[str, Any]:
     """Those of a run: noise for a classifier, otherwise the recipe's own."""
     from framework_overhead import Repeated, Synthetic
 
@@ -129,7 +129,7 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     import paddle
 
     from paddlevit_dist import world_size
-    from paddlevit_dist.engine.precision import Precision
+    from paddlevit_dist.engine.precision import TrainingPrecision
     from paddlevit_dist.launch import gpu
     from paddlevit_dist.tasks.task import make_task
 
@@ -137,14 +137,14 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     task = make_task(values)
     gpu.prepare(values.TRAIN.TF32, values.DETERMINISTIC, task.fixed_shapes)  # as our trainer does
     loss_of_model = classification_loss if values.TASK == "classification" else loss_of_task
-    samples = samples_of(values, task)["train"]  # which may say how many classes the model has
+    samples = get_samples(values, task)["train"]  # which may say how many classes the model has
     inner = task.build_model()
     inner.train()
     with_loss = loss_of_model(values, task, samples)
     model = paddle.DataParallel(inner) if world_size() > 1 else inner
     learning = [parameter for parameter in inner.parameters() if not parameter.stop_gradient]
     optimizer = paddle.optimizer.AdamW(1e-4, parameters=learning, weight_decay=0.05)
-    precision = Precision(values.AMP, values.AMP_DTYPE, values.AMP_LEVEL)
+    precision = TrainingPrecision(values.AMP, values.AMP_DTYPE, values.AMP_LEVEL)
     # From 65,536 it would lower its scale first, and says so in a way that NumPy 2.4 takes for an error.
     scaler = paddle.amp.GradScaler(values.AMP and values.AMP_DTYPE == "float16", init_loss_scaling=1024.0)
     turns = start()
@@ -174,8 +174,8 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     import numpy as np
     import paddle
 
-    from paddlevit_dist.engine.steps import loss_of
-    from paddlevit_dist.tasks.task import Step
+    from paddlevit_dist.engine.steps import compute_loss
+    from paddlevit_dist.tasks.task import StepPosition
 
     generator = np.random.default_rng(0)
     chosen = [samples.sample(index, generator) for index in range(values.DATA.BATCH_SIZE)]
@@ -183,17 +183,17 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     counts = {name: max(1.0, float(count)) for name, count in task.counts(arrays).items()}
     # What is no array stays with the host: sizes and names of samples.
     batch = {name: paddle.to_tensor(a) if isinstance(a, np.ndarray) else a for name, a in arrays.items()}
-    return lambda model: loss_of(task.train_step(model, dict(batch), Step(1, 0, 1)), counts, 1, 1)
+    return lambda model: compute_loss(task.train_step(model, dict(batch), StepPosition(1, 0, 1)), counts, 1, 1)
 
 
 def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
-    """``Run.train()`` as a run calls it.
+    """``Trainer.train()`` as a run calls it.
 
     Args:
         loads: the run's own loader hands over a new batch for each update; otherwise each has the first batch again,
             which is on the device.
     """
-    from paddlevit_dist import Run
+    from paddlevit_dist import Trainer
     from paddlevit_dist.tasks.task import make_task
 
     task = make_task(values)
@@ -206,7 +206,7 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
             self.turns.update_begins()
             return super().train_step(model, batch, step)
 
-    class FirstBatchAgain(Run):
+    class FirstBatchAgain(Trainer):
         def prepare_training(self) -> None:
             super().prepare_training()
             epochs = self.loader.epochs
@@ -221,7 +221,7 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
             self.loader.epochs = again
 
     task.__class__ = Timed
-    (Run if loads else FirstBatchAgain)(values, task, samples_of(values, task)).train()
+    (Trainer if loads else FirstBatchAgain)(values, task, get_samples(values, task)).train()
 
 
 def noise(shape: Any, classes: int, seed: int) -> Any:

@@ -218,7 +218,7 @@ def kept(value: float, goal: str) -> bool:
     return value <= float(bound) if sign == "<=" else value >= float(bound)
 
 
-def row_of(headline: Headline, measured: Measured) -> list[str]:
+def get_row(headline: Headline, measured: Measured) -> list[str]:
     """The table's row of a benchmark that has run."""
     value = measured.result.get(headline.key)
     stored = "" if headline.stored is None else f"{headline.stored:g}"
@@ -244,7 +244,7 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         measured = run(words, ALL_SECONDS if options.all else headline.seconds, options.peer_python)
         failed += bool(measured.problem)
-        rows.append(row_of(headline, measured))
+        rows.append(get_row(headline, measured))
         if headline.key in measured.result:
             result[headline.name] = measured.result[headline.key]
     for command in ONLY_WHOLE if options.all else ():

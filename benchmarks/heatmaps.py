@@ -29,7 +29,7 @@ from process_memory import status_bytes
 from rounds import ROOT, Spread, interleave, print_machine, print_result, ratios, run, table, tuned_environment
 from smallest import sized
 
-from paddlevit_dist.tasks.dataset import Samples
+from paddlevit_dist.tasks.dataset import TransformedDataset
 
 LANDMARKS, RADIUS = sized((20, 10), (2, 3))
 SIZES = sized((128, 256), (16,))
@@ -39,7 +39,7 @@ EPOCH_RADIUS = 6
 Shape = tuple[int, int, int]
 
 
-def points_of(size: int) -> np.ndarray:
+def get_points(size: int) -> np.ndarray:
     """float32 (landmarks, 3): some near the border, none on a voxel's centre."""
     return np.random.default_rng(size).uniform(0, size - 1, (LANDMARKS, 3)).astype(np.float32)
 
@@ -64,7 +64,7 @@ def by_loop(points: np.ndarray, shape: Shape, radius: int) -> np.ndarray:
     return maps
 
 
-def vectorised(points: np.ndarray, shape: Shape, radius: int) -> np.ndarray:
+def vectorized(points: np.ndarray, shape: Shape, radius: int) -> np.ndarray:
     """Dense maps from one precomputed cube."""
     maps = np.zeros((len(points), *shape), dtype=np.float32)
     z, y, x = np.ogrid[-radius : radius + 1, -radius : radius + 1, -radius : radius + 1]
@@ -74,19 +74,19 @@ def vectorised(points: np.ndarray, shape: Shape, radius: int) -> np.ndarray:
     for number, point in enumerate(points):
         if not np.isfinite(point).all():
             continue
-        centre = point.astype(int)
-        low, high = np.maximum(centre - radius, 0), np.minimum(centre + radius + 1, shape)
+        center = point.astype(int)
+        low, high = np.maximum(center - radius, 0), np.minimum(center + radius + 1, shape)
         if (low >= high).any():
             continue
         target = maps[number][tuple(slice(a, b) for a, b in zip(low, high))]
-        source = cube[tuple(slice(a - c + radius, b - c + radius) for a, b, c in zip(low, high, centre))]
+        source = cube[tuple(slice(a - c + radius, b - c + radius) for a, b, c in zip(low, high, center))]
         np.maximum(target, source, out=target)
     return maps
 
 
 LABELS: dict[str, Callable[[np.ndarray, Shape, int], np.ndarray]] = {
     "loop": by_loop,
-    "vectorised": vectorised,
+    "vectorised": vectorized,
     "coordinates": lambda points, shape, radius: points,
     "coordinates, dense": lambda points, shape, radius: points,
 }
@@ -96,7 +96,7 @@ def serve(connection: Any, prefix: str) -> None:
     """The loader process: answers (label, size) with the collated label, as the package's loader sends arrays."""
     from paddlevit_dist.data.shared_arrays import share
 
-    points = {size: points_of(size) for size in SIZES}
+    points = {size: get_points(size) for size in SIZES}
     while True:
         name, size = connection.recv()
         if name is None:
@@ -187,7 +187,7 @@ def measure_losses(rounds: int, size: int = SIZES[0]) -> dict[str, float]:
 
     maps = paddle.randn([1, LANDMARKS, size, size, size])
     maps.stop_gradient = False
-    factors = radius_factors(paddle.to_tensor(points_of(size)[None]), (size,) * 3, RADIUS)
+    factors = radius_factors(paddle.to_tensor(get_points(size)[None]), (size,) * 3, RADIUS)
     dense = factors.dense()
 
     def timed(loss: Callable[[], Any]) -> float:
@@ -253,11 +253,11 @@ def train_epochs(label: str, processes: int, output: str) -> None:
 
 
 def work(values: Any, task: Any, datasets: Any, label: str) -> None:
-    from paddlevit_dist import Run
+    from paddlevit_dist import Trainer
 
     if label != "coordinates":
         task = with_dense_labels(task, LABELS[label])
-    Run(values, task, datasets).train()
+    Trainer(values, task, datasets).train()
 
 
 def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.ndarray]) -> Any:
@@ -275,18 +275,18 @@ def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.nda
     def train_step(model: Any, batch: dict[str, Any], step: Any) -> dict[str, Any]:
         import paddle
 
-        from paddlevit_dist.tasks.task import Term
+        from paddlevit_dist.tasks.task import LossTerm
 
         maps, target = model(batch["volume"]), batch["maps"]
         losses = ((1 + weight * target) * (maps - target) ** 2).sum(axis=[2, 3, 4]) / task.cost_of_nothing()
         present = paddle.isfinite(batch["points"]).all(axis=-1).astype("float32")
-        return {"heatmap": Term((losses * present).sum(), present.sum())}
+        return {"heatmap": LossTerm((losses * present).sum(), present.sum())}
 
     task.collate, task.train_step = collate_dense, train_step
     return task
 
 
-class Few(Samples):
+class Few(TransformedDataset):
     """The first samples of a split."""
 
     def __init__(self, samples: Any, size: int) -> None:
@@ -352,7 +352,7 @@ def everything(options: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "results.json")
         command = [sys.executable, __file__, "--rounds", str(options.rounds), "--measure", str(out)]
-        print_of(command)
+        get_print(command)
         results = json.loads(out.read_text())
     if not options.labels_only:
         measure_memory(SIZES[-1])
@@ -360,7 +360,7 @@ def everything(options: Any) -> None:
     print_result(results)
 
 
-def print_of(command: list[str]) -> None:
+def get_print(command: list[str]) -> None:
     """Run a part that needs the tuned environment; it prints its own tables."""
     import subprocess
 

@@ -46,12 +46,12 @@ SIZES = {
 }
 
 
-def images_of(name: str) -> np.ndarray:
+def get_images(name: str) -> np.ndarray:
     size = SIZES[name]
     return np.random.default_rng(0).standard_normal((size.batch, 3, size.side, size.side)).astype(np.float32)
 
 
-def labels_of(name: str) -> np.ndarray:
+def get_labels(name: str) -> np.ndarray:
     """A class for each pixel, in squares of 32, or for each image."""
     size, generator = SIZES[name], np.random.default_rng(1)
     if name == "resnet50":
@@ -60,7 +60,7 @@ def labels_of(name: str) -> np.ndarray:
     return squares.repeat(32, axis=1).repeat(32, axis=2)
 
 
-def objects_of(name: str) -> tuple[np.ndarray, np.ndarray]:
+def get_objects(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Boxes (batch, objects, 4), centres, widths and heights as shares, and labels."""
     generator, shape = np.random.default_rng(1), (SIZES[name].batch, OBJECTS, 2)
     boxes = np.concatenate([generator.uniform(0.3, 0.7, shape), generator.uniform(0.1, 0.4, shape)], axis=-1)
@@ -81,11 +81,11 @@ def our_steps(name: str) -> dict[str, Callable[[], Any]]:
     names = {"rtdetr": "rtdetr_r18vd", "detr": "detr_resnet50", "upernet": "upernet_swin_tiny", "resnet50": "resnet50"}
     options = {"rtdetr": {"num_classes": CLASSES}, "detr": {"num_classes": CLASSES}, "upernet": {"num_classes": 150}}
     model = create_model(names[name], **options.get(name, {}))
-    images = paddle.to_tensor(images_of(name))
+    images = paddle.to_tensor(get_images(name))
     if name in ("rtdetr", "detr"):
         loss = our_detection(name, names[name], model, images)
     else:
-        labels = paddle.to_tensor(labels_of(name))
+        labels = paddle.to_tensor(get_labels(name))
 
         def loss() -> Any:
             logits = model(images)
@@ -116,12 +116,12 @@ def our_detection(name: str, variant: str, model: Any, images: Any) -> Callable[
     """The losses as the trainer sums them up: new denoising queries in each step, assignments of all layers."""
     import paddle
 
-    from paddlevit_dist.engine.steps import loss_of
-    from paddlevit_dist.images.detection.detector import Targets
+    from paddlevit_dist.engine.steps import compute_loss
+    from paddlevit_dist.images.detection.detector import DetectionTargets
     from paddlevit_dist.images.detection.rtdetr.denoising import DenoisingQueries
 
     criterion, generator = type(model).criterion(variant, CLASSES), np.random.default_rng(2)
-    shares, labels = objects_of(name)
+    shares, labels = get_objects(name)
     side, number = images.shape[-1], len(labels)
     corners = np.concatenate([shares[..., :2] - shares[..., 2:] / 2, shares[..., :2] + shares[..., 2:] / 2], -1) * side
     counts = [OBJECTS] * number
@@ -134,9 +134,9 @@ def our_detection(name: str, variant: str, model: Any, images: Any) -> Callable[
         on_device = {key: paddle.to_tensor(value) for key, value in batch.items()}
         noise = DenoisingQueries.of(on_device) if criterion.noise else None
         given = [on_device[key] for key in ("boxes", "labels", "sizes")]
-        targets = Targets(*given, np.array(counts), denoising=noise)
+        targets = DetectionTargets(*given, np.array(counts), denoising=noise)
         terms = criterion.terms(model(images, given[2], targets), targets)
-        return loss_of(terms, criterion.counts(batch), 1, 1)
+        return compute_loss(terms, criterion.counts(batch), 1, 1)
 
     return loss
 
@@ -176,12 +176,12 @@ def torch_steps(name: str) -> dict[str, Callable[[], Any]]:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model, images = torch_network(name), torch.from_numpy(images_of(name))
+    model, images = torch_network(name), torch.from_numpy(get_images(name))
     if name in ("rtdetr", "detr"):
-        found = zip(*map(torch.from_numpy, objects_of(name)))
+        found = zip(*map(torch.from_numpy, get_objects(name)))
         labels: Any = [{"boxes": boxes, "class_labels": classes} for boxes, classes in found]
     else:
-        labels = torch.from_numpy(labels_of(name))
+        labels = torch.from_numpy(get_labels(name))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
 
     def train() -> None:

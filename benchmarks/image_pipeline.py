@@ -111,7 +111,7 @@ def paddlevit_round(dataset: Any, workers: int, augment: bool = False) -> Callab
 def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset: str = "folder") -> Callable[[], float]:
     """Our loader on this folder, with the normalisation that the task does on the device."""
     from paddlevit_dist import settings
-    from paddlevit_dist.data.loader import Loader
+    from paddlevit_dist.data.loader import DeviceLoader
     from paddlevit_dist.data.sampler import TrainingSampler
     from paddlevit_dist.registry import resolve
 
@@ -122,14 +122,14 @@ def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset:
     transform = samples.transform
     getattr(transform, "exact", transform).prepare()  # before loader processes are forked, as the task does
     sampler = TrainingSampler(samples, BATCH, rank=0, world_size=1)
-    loader = Loader(samples, sampler, task.collate, num_workers=workers, seed=0)
+    loader = DeviceLoader(samples, sampler, task.collate, num_workers=workers, seed=0)
     first_epochs = iter(range(1, 1_000_000, EPOCHS))
 
     def measure() -> float:
         first = next(first_epochs)
         started, count = time.perf_counter(), 0
         for batch in loader.epochs(first, first + EPOCHS - 1):
-            images = task.normalise(batch["images"])
+            images = task.normalize(batch["images"])
             count += images.shape[0]
         images[0, 0, 0, 0].item()
         return count / (time.perf_counter() - started)

@@ -54,17 +54,17 @@ def inject(phase: str, way: str, marker: str) -> None:
     """Make this process, which has joined the group, end when it gets to ``phase``."""
     import paddle
 
-    from paddlevit_dist.engine import checkpointer, run
+    from paddlevit_dist.engine import checkpointer, trainer
     from paddlevit_dist.images.classification import task
     from paddlevit_dist.logging import meters
 
     holder, name = {
-        "joined": (run.Run, "__init__"),
+        "joined": (trainer.Trainer, "__init__"),
         "model": (task.Classification, "build_model"),
-        "loading": (task.ImageSamples, "sample"),
+        "loading": (task.ClassificationSamples, "sample"),
         "forward": (task.Classification, "train_step"),
         "update": (paddle.optimizer.AdamW, "step"),
-        "report": (meters.Meters, "reduce"),
+        "report": (meters.StepMeters, "reduce"),
         "saving": (checkpointer.Checkpointer, "save_epoch"),
         "evaluation": (task.Classification, "eval_step"),
     }[phase]

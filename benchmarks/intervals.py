@@ -57,7 +57,7 @@ def detection(images: int) -> tuple[Any, list[np.ndarray]]:
         write_files(folder, images)
         annotations = scored_files.read_annotations(folder / "annotations.json")
         results = scored_files.read_results(folder / "results.json", annotations)
-    matched = scored_files.table_of(annotations, results, "bbox")
+    matched = scored_files.build_match_table(annotations, results, "bbox")
     metrics = DetectionMetrics(annotations.names)
     metrics.joined_tables = {"": matched}
     return metrics, [matched.image_ids]
@@ -135,7 +135,7 @@ def coverage_of_miou(quality: float, number: int, sets: int, resamples: int) -> 
 def population_of_boxes(quality: float) -> list[Any]:
     """The matches of each image: about four objects, found with probability ``quality``, the better the surer, and
     false detections of lower scores."""
-    from paddlevit_dist.images.detection.detections import Detections
+    from paddlevit_dist.images.detection.detections import DetectedObjects
     from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 
     rng, tables = np.random.default_rng(0), []
@@ -151,21 +151,21 @@ def population_of_boxes(quality: float) -> list[Any]:
         found[:, 2:] += found[:, :2]  # corners
         scores = np.concatenate([rng.beta(4, 2, len(near)), rng.beta(2, 4, false)]).astype(np.float32)
         kinds = np.concatenate([labels[seen], rng.integers(0, CLASSES, false)])
-        tables.append(match(number, truth, Detections(found, scores, kinds), CLASSES))
+        tables.append(match(number, truth, DetectedObjects(found, scores, kinds), CLASSES))
     return tables
 
 
 def coverage_of_ap(quality: float, number: int, sets: int, resamples: int) -> tuple[float, float]:
     """The population's AP and the share of sets whose interval holds it, in percent."""
     from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
-    from paddlevit_dist.images.detection.evaluation.resampling import Curves, named_scores
+    from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves, named_scores
 
     names = [str(label) for label in range(CLASSES)]
     tables = population_of_boxes(quality)
 
     def scores_of(chosen: list[Any]) -> Callable[[np.ndarray], Any]:
         renamed = [one._replace(image_ids=np.array([place], np.int64)) for place, one in enumerate(chosen)]
-        found = {"": (Curves.of(MatchTable.joined(renamed)), np.arange(len(chosen)))}
+        found = {"": (DetectionCurves.of(MatchTable.joined(renamed)), np.arange(len(chosen)))}
         return lambda weights: {"AP": named_scores(found, names, weights)["AP"]}
 
     truth = float(scores_of(tables)(np.ones((1, POPULATION)))["AP"][0])
@@ -222,11 +222,13 @@ def main() -> None:
     for name, make in kinds.items():
         metrics, samples = make()
         bootstrap(
-            lambda weights, m=metrics, s=samples: m.resampled(s, weights), len(samples[0]), resamples=1
+            lambda weights, m=metrics, s=samples: m.bootstrap_values(s, weights), len(samples[0]), resamples=1
         )  # compiles
         began = time.process_time()
         found = bootstrap(
-            lambda weights, m=metrics, s=samples: m.resampled(s, weights), len(samples[0]), resamples=options.resamples
+            lambda weights, m=metrics, s=samples: m.bootstrap_values(s, weights),
+            len(samples[0]),
+            resamples=options.resamples,
         )
         seconds, size = time.process_time() - began, len(pickle.dumps(samples, pickle.HIGHEST_PROTOCOL)) / 1e6
         first = next(iter(found.values()))

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from process_memory import memory_of
+from process_memory import get_memory
 from rounds import print_machine, print_result
 from smallest import sized
 
@@ -73,7 +73,7 @@ def evaluate(folder: Path, arguments: argparse.Namespace) -> tuple[float, float]
     started, most = time.monotonic(), 0.0
     with subprocess.Popen(command, start_new_session=True) as process:
         while process.poll() is None:
-            most = max(most, memory_of([process.pid]).pss)
+            most = max(most, get_memory([process.pid]).pss)
             time.sleep(0.3)
     if process.returncode:
         raise SystemExit(f"the evaluation ended with code {process.returncode}")

@@ -100,12 +100,12 @@ def rates(images: list[Image.Image]) -> dict[str, float]:
     """The share of copies that are found, for each change, and of pairs that are none and are taken for one."""
     generator = np.random.default_rng(0)
     thumbs = [perceptual.thumbnail(image) for image in images]
-    told = [n for n, thumb in enumerate(thumbs) if perceptual.grey(thumb).std() >= perceptual.PLAIN]
-    theirs = np.array([perceptual.hashes(perceptual.grey(thumbs[n]), 1)[0] for n in told])
+    told = [n for n, thumb in enumerate(thumbs) if perceptual.gray(thumb).std() >= perceptual.PLAIN]
+    theirs = np.array([perceptual.hashes(perceptual.gray(thumbs[n]), 1)[0] for n in told])
     found, false = {}, 0
     for name, change in CHANGES.items():
         copies = [perceptual.thumbnail(change(images[n], generator)) for n in told]
-        hashed = np.array([perceptual.hashes(perceptual.grey(copy), perceptual.NUM_VARIANTS) for copy in copies])
+        hashed = np.array([perceptual.hashes(perceptual.gray(copy), perceptual.NUM_VARIANTS) for copy in copies])
         hits = 0
         for row, (copy, near) in enumerate(zip(copies, comparing.nearest(hashed, theirs)[0].tolist())):
             partners = [p for p in near if p >= 0 and perceptual.likeness(copy, thumbs[told[p]]).is_copy]

@@ -17,7 +17,7 @@ PlainScene = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # xyz, colou
 
 
 def distort(xyz: np.ndarray, noise: Sequence[np.ndarray], granularity: int, magnitude: float) -> np.ndarray:
-    """Elastic distortion with given noise, three arrays on the grid of ``grid_of``."""
+    """Elastic distortion with given noise, three arrays on the grid of ``get_grid``."""
     kernels = [np.full(shape, 1 / 3, np.float32) for shape in ((3, 1, 1), (1, 3, 1), (1, 1, 3))]
     for kernel in 2 * kernels:
         noise = [scipy.ndimage.convolve(part, kernel, mode="constant", cval=0) for part in noise]
@@ -28,7 +28,7 @@ def distort(xyz: np.ndarray, noise: Sequence[np.ndarray], granularity: int, magn
     return xyz + np.stack(shifts, axis=1) * magnitude
 
 
-def grid_of(xyz: np.ndarray, granularity: int) -> tuple[int, ...]:
+def get_grid(xyz: np.ndarray, granularity: int) -> tuple[int, ...]:
     """Shape of the grid of noise around these points."""
     return tuple(np.abs(xyz).max(axis=0).astype(np.int32) // granularity + 3)
 
@@ -45,7 +45,7 @@ def matrix(generator: Any) -> np.ndarray:
 def elastic_twice(xyz: np.ndarray, generator: Any) -> np.ndarray:
     """The fine and the coarse pass, in voxels of 2 cm."""
     for granularity, magnitude in ((6, 40.0), (20, 160.0)):
-        shape = grid_of(xyz, granularity)
+        shape = get_grid(xyz, granularity)
         noise = [generator.standard_normal(shape).astype(np.float32) for _ in range(3)]
         xyz = distort(xyz, noise, granularity, magnitude)
     return xyz

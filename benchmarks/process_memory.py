@@ -16,11 +16,11 @@ class Memory(NamedTuple):
         return Memory(self.pss - other.pss, self.uss - other.uss)
 
 
-def memory_of(leaders: Sequence[int]) -> Memory:
+def get_memory(leaders: Sequence[int]) -> Memory:
     """PSS and USS of the sessions of these processes, and what waits for them in /dev/shm without being mapped."""
     pss = uss = 0
     mapped = set()
-    members = members_of(leaders)
+    members = get_members(leaders)
     for entry in (Path("/proc", pid) for pid in members):
         try:
             for line in (entry / "smaps_rollup").read_text().splitlines():
@@ -33,17 +33,17 @@ def memory_of(leaders: Sequence[int]) -> Memory:
             mapped |= {line.split("/dev/shm/")[1].split()[0] for line in maps if "/dev/shm/" in line}
         except (OSError, IndexError):
             continue  # it has ended
-    for file in files_of(members):
+    for file in get_files(members):
         with contextlib.suppress(OSError):  # it has been taken meanwhile
             pss += 0 if file.name in mapped else file.stat().st_size
     return Memory(pss, uss)
 
 
-def own_memory_of(leaders: Sequence[int]) -> int:
+def get_own_memory(leaders: Sequence[int]) -> int:
     """Bytes that the sessions of these processes have to themselves, shared among their processes or not. Libraries do
     not count: how much of them is a process's share depends on which other programs have loaded them."""
     total = 0
-    for pid in members_of(leaders):
+    for pid in get_members(leaders):
         with contextlib.suppress(OSError):  # it has ended
             for line in Path("/proc", pid, "smaps_rollup").read_text().splitlines():
                 name, _, value = line.partition(":")
@@ -52,7 +52,7 @@ def own_memory_of(leaders: Sequence[int]) -> int:
     return total
 
 
-def members_of(leaders: Sequence[int]) -> list[str]:
+def get_members(leaders: Sequence[int]) -> list[str]:
     """The processes of these sessions."""
     members = []
     for entry in Path("/proc").iterdir():
@@ -62,7 +62,7 @@ def members_of(leaders: Sequence[int]) -> list[str]:
     return members
 
 
-def files_of(members: Sequence[str]) -> list[Path]:
+def get_files(members: Sequence[str]) -> list[Path]:
     """Files in shared memory that have one of these processes in their names, as Paddle's and our loaders' have."""
     return [file for file in Path("/dev/shm").iterdir() if any(f"_{pid}_" in file.name for pid in members)]
 

@@ -3,7 +3,7 @@
     python benchmarks/saving.py             # all cases
     python benchmarks/saving.py vit_s_1     # one of them
 
-A whole ``Run.train()`` on noise images. A round has some updates that nothing disturbs, a checkpoint written in
+A whole ``Trainer.train()`` on noise images. A round has some updates that nothing disturbs, a checkpoint written in
 the background, some updates more, and the same again with the peer: the same files written while the training waits.
 The training stands still while the call takes, and while its thread sleeps longer in the updates after it than in those
 before: it waits for the interpreter, which one thread has at a time. Sleep is what is left of the clock's time without
@@ -73,7 +73,7 @@ class Script:
         self.noted: dict[str, list[float]] = {name: [] for name in "call asleep left writing waiting".split()}
         self.steps = self._steps()
 
-    def say(self, line: str) -> None:
+    def log_and_print(self, line: str) -> None:
         if line.startswith("saved"):
             self.written = time.perf_counter()
 
@@ -138,7 +138,7 @@ def scripted_task(config: Any, script: Script) -> Any:
 
 def work(name: str, folder: str) -> None:
     """Every process of one case."""
-    from paddlevit_dist import Run, is_main, world_size
+    from paddlevit_dist import Trainer, is_main, world_size
     from paddlevit_dist.logging.record import make_folder
 
     case = CASES[name]
@@ -151,10 +151,10 @@ def work(name: str, folder: str) -> None:
     noise = Synthetic(224)
     samples = Repeated(noise, case.updates * config.DATA.BATCH_SIZE * world_size())
     task = scripted_task(config, script)
-    trainer = Run(config, task, {"train": samples, "val": Repeated(noise, config.DATA.BATCH_SIZE)})
+    trainer = Trainer(config, task, {"train": samples, "val": Repeated(noise, config.DATA.BATCH_SIZE)})
     script.training = trainer
     trainer.prepare_training()
-    trainer.record.say = script.say
+    trainer.record.log_and_print = script.log_and_print
     trainer.train()
     if is_main():
         (last,) = Path(folder, "peer").glob("update_*")

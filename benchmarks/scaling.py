@@ -139,12 +139,12 @@ def interleave_for(contenders: Mapping[str, Callable[[], float]], seconds: float
 # ---- one core ------------------------------------------------------------------------------------------------
 
 
-def seconds_of(group: Group, exchange: bool) -> float:
+def get_seconds(group: Group, exchange: bool) -> float:
     """Of one step: of the slowest rank."""
     return max(answer["seconds"] for answer in group.ask(steps=1, exchange=exchange))
 
 
-def python_of(contender: str, options: argparse.Namespace) -> str:
+def get_python(contender: str, options: argparse.Namespace) -> str:
     return sys.executable if contender.startswith(OURS) else options.peer_python
 
 
@@ -160,9 +160,9 @@ def measure_core(options: argparse.Namespace) -> dict[str, float]:
     rows, result = [], {}
     for mode in ("train", "eval"):
         words = {kind: ["steps", kind, MODEL, str(BATCH), mode] for kind in kinds}
-        groups = {kind: Group(python_of(kind, options), words[kind], group_environments(kind, 1)) for kind in kinds}
+        groups = {kind: Group(get_python(kind, options), words[kind], group_environments(kind, 1)) for kind in kinds}
         with started(groups):
-            contenders = {kind: functools.partial(seconds_of, groups[kind], True) for kind in kinds}
+            contenders = {kind: functools.partial(get_seconds, groups[kind], True) for kind in kinds}
             times = interleave_for(contenders, options.seconds / 2)
         for kind in kinds:
             ratio = rounds.ratios(times[kind], times[OURS])
@@ -189,12 +189,12 @@ def measure_processes(options: argparse.Namespace) -> dict[str, float]:
     for processes in counts:
         words = {kind: ["steps", kind, MODEL, str(BATCH), "train"] for kind in kinds}
         groups = {
-            kind: Group(python_of(kind, options), words[kind], group_environments(kind, processes)) for kind in kinds
+            kind: Group(get_python(kind, options), words[kind], group_environments(kind, processes)) for kind in kinds
         }
         with started(groups):
             ways = [True, False] if processes > 1 else [True]
             contenders = {
-                f"{kind} {way}": functools.partial(seconds_of, groups[kind], way) for kind in kinds for way in ways
+                f"{kind} {way}": functools.partial(get_seconds, groups[kind], way) for kind in kinds for way in ways
             }
             times = interleave_for(contenders, options.seconds / len(counts))
         for kind in kinds:
@@ -272,7 +272,7 @@ def loader_group(kind: str, folder: str, workers: int, options: argparse.Namespa
     if kind == NO_MALLOC:
         environment = {name: value for name, value in environment.items() if not name.startswith("MALLOC_")}
     words = ["loads", OURS if kind == NO_MALLOC else kind, folder, str(workers)]
-    return Group(python_of(kind, options), words, [environment])
+    return Group(get_python(kind, options), words, [environment])
 
 
 def images_per_second(group: Group, seconds: float) -> float:

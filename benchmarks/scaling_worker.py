@@ -159,7 +159,7 @@ def our_loads(folder: str, workers: int) -> Answer:
     from pathlib import Path
 
     from paddlevit_dist import settings
-    from paddlevit_dist.data.loader import Loader
+    from paddlevit_dist.data.loader import DeviceLoader
     from paddlevit_dist.data.sampler import TrainingSampler
     from paddlevit_dist.registry import resolve
 
@@ -169,12 +169,12 @@ def our_loads(folder: str, workers: int) -> Answer:
     cache = tempfile.mkdtemp(dir=folder)
     samples = task.build_dataset("train", Path(cache))
     sampler = TrainingSampler(samples, LOADED_BATCH, rank=0, world_size=1)
-    loader = Loader(samples, sampler, task.collate, num_workers=workers, seed=0)
+    loader = DeviceLoader(samples, sampler, task.collate, num_workers=workers, seed=0)
     # All in one go: the processes of the loader live as long as the training.
     batches = loader.epochs(1, 1_000_000)
 
     def next_batch() -> Any:
-        return task.normalise(next(batches)["images"])
+        return task.normalize(next(batches)["images"])
 
     return counted(next_batch)
 

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 import sized_scenes
-from process_memory import Memory, files_of, members_of, memory_of
+from process_memory import Memory, get_files, get_members, get_memory
 from rounds import Spread, end, interleave, print_machine, print_result, ratios, start, table, tuned_environment
 from smallest import need, sized
 
@@ -119,12 +119,12 @@ class Repeated:
 def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
     """Batches without end of our loader: with the original's fields, or what a network of this ``PlanSpec`` reads."""
     from paddlevit_dist import settings
-    from paddlevit_dist.data.loader import Loader
+    from paddlevit_dist.data.loader import DeviceLoader
     from paddlevit_dist.data.sampler import TrainingSampler
     from paddlevit_dist.points.data.samples import compile_loops, join
     from paddlevit_dist.points.data.scenes import ScanNet
     from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
-    from paddlevit_dist.points.instances.input import InstanceSamples, compile_loop, steps_of
+    from paddlevit_dist.points.instances.input import InstanceSamples, build_steps, compile_loop
     from paddlevit_dist.points.sparse import build_plan
 
     compile_loops()  # as the task does
@@ -134,7 +134,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     scenes = Repeated(ScanNet(str(folder), "train", cache), numbers)
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
     points = settings.load([*words, "POINTS.MAX_POINTS", str(MAX_POINTS)]).values.POINTS
-    samples = InstanceSamples(scenes, steps_of(points, 50.0, is_training=True), "mean", use_positions=True)
+    samples = InstanceSamples(scenes, build_steps(points, 50.0, is_training=True), "mean", use_positions=True)
     sampler = TrainingSampler(samples, BATCH, rank=rank, world_size=ranks, accumulation_steps=1, seed=0, repeats=1)
 
     def collate(scenes: list[Any]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
         fields = {**join(scenes), **instance_fields(scenes)}
         return {**fields, **build_plan(fields.pop("coordinates"), spec, len(scenes))}
 
-    loader = Loader(samples, sampler, collate, num_workers=max(1, WORKERS // ranks), prefetch=1, seed=0)
+    loader = DeviceLoader(samples, sampler, collate, num_workers=max(1, WORKERS // ranks), prefetch=1, seed=0)
     yield from loader.epochs(1, 1_000_000)
 
 
@@ -222,7 +222,7 @@ class Feeder:
         self._ask(batches)
         pss, uss, waiting = [], [], {process.stdout: process for process in self.processes}
         while waiting:
-            now = memory_of([process.pid for process in self.processes])
+            now = get_memory([process.pid for process in self.processes])
             pss.append(now.pss)
             uss.append(now.uss)
             for stream in select.select(list(waiting), [], [], 0.05)[0]:
@@ -233,10 +233,10 @@ class Feeder:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        members = members_of([process.pid for process in self.processes])
+        members = get_members([process.pid for process in self.processes])
         for process in self.processes:
             end(process)
-        for file in files_of(members):  # killed processes leave them behind
+        for file in get_files(members):  # killed processes leave them behind
             file.unlink(missing_ok=True)
 
 
@@ -296,7 +296,7 @@ def measure_training(folder: Path, scenes: int) -> float:
 
     from paddlevit_dist import settings
     from paddlevit_dist.points.instances.task import InstanceSegmentation
-    from paddlevit_dist.tasks.task import Step
+    from paddlevit_dist.tasks.task import StepPosition
 
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
     task = InstanceSegmentation(settings.load([*words, "DATA.VOXEL_SIZE_M", "0.02"]).values)
@@ -312,7 +312,7 @@ def measure_training(folder: Path, scenes: int) -> float:
         batch = next(batches)
         waited += time.perf_counter() - started
         started = time.perf_counter()
-        terms = task.train_step(model, batch, Step(1, update, TRAINING_BATCHES))
+        terms = task.train_step(model, batch, StepPosition(1, update, TRAINING_BATCHES))
         paddle.add_n(
             [term.sum / max(float(term.count.item()), 1.0) for term in terms.values() if term.weight]
         ).backward()

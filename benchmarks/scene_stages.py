@@ -36,11 +36,11 @@ def stages(folder: Path) -> list[Stage]:
     from paddlevit_dist.points.instances.batches import collate_scenes
     from paddlevit_dist.points.instances.input import (
         InstanceSamples,
-        Placement,
         ToOrigin,
+        VoxelPlacement,
+        build_steps,
         crop,
         instance_table,
-        steps_of,
         without_gaps,
     )
 
@@ -66,10 +66,10 @@ def stages(folder: Path) -> list[Stage]:
     plain_batch = [plain_scenes.prepare(plain, 10**6, default_rng(4))] * 4
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
     samples = InstanceSamples(
-        None, steps_of(settings.load(words).values.POINTS, 50.0, is_training=True), "mean", use_positions=True
+        None, build_steps(settings.load(words).values.POINTS, 50.0, is_training=True), "mean", use_positions=True
     )
-    batch = [samples.sample_of(scene, default_rng(4))] * 4
-    placed = Placement(50.0, (-1.0, 1.0))(scene, None)._replace(xyz=moved)
+    batch = [samples.build_sample(scene, default_rng(4))] * 4
+    placed = VoxelPlacement(50.0, (-1.0, 1.0))(scene, None)._replace(xyz=moved)
 
     return [
         ("read", lambda: read_plain(folder, 0), lambda: read_scene(path, "scene00000")),
@@ -94,7 +94,7 @@ def stages(folder: Path) -> list[Stage]:
         (
             "whole scene",
             lambda: plain_scenes.prepare(plain, 10**6, default_rng(4)),
-            lambda: samples.sample_of(scene, default_rng(4)),
+            lambda: samples.build_sample(scene, default_rng(4)),
         ),
         ("collate, of a batch of 4", lambda: plain_scenes.merge(plain_batch), lambda: collate_scenes(batch)),
     ]

@@ -82,10 +82,10 @@ def serve(kind: str) -> None:
     if kind == OURS:
         step = our_step(images, labels)
     else:
-        from segmentation_peer import step_of
+        from segmentation_peer import get_step
 
         threads, ranks = (CORES, 1) if kind == THREADS else (1, int(os.environ["WORLD_SIZE"]))
-        step = step_of(images, labels, CLASSES, IGNORED, threads, ranks)
+        step = get_step(images, labels, CLASSES, IGNORED, threads, ranks)
     step()
     print(json.dumps({"ready": True}), flush=True)
     for _ in sys.stdin:
@@ -184,7 +184,7 @@ def serve_evaluation(number: int) -> None:
     }
     spent = {
         name: _timed(metrics, function)
-        for name, function in (("confusion", "confusion_of"), ("boundaries", "boundary_statistics"))
+        for name, function in (("confusion", "count_confusion"), ("boundaries", "boundary_statistics"))
     }
     seconds: dict[str, list[float]] = {"image": [], **{name: [] for name in spent}}
     for turn in range(1 + number):
@@ -252,7 +252,7 @@ def measure_labels(options: argparse.Namespace) -> dict[str, float]:
             with cProfile.Profile() as profile:
                 for generator in generators:
                     samples.sample(0, generator)
-            for part, taken in _parts_of(profile).items():
+            for part, taken in _get_parts(profile).items():
                 seconds.setdefault(part, []).append(taken / SAMPLES)
     rows = [[part, Spread.of(taken).text(1e3)] for part, taken in seconds.items()]
     rounds.table(f"A training's sample, {STORED[0]} x {STORED[1]} to {SIDE} x {SIDE}", ["", "ms"], rows)
@@ -263,7 +263,7 @@ def measure_labels(options: argparse.Namespace) -> dict[str, float]:
     return {"labels_over_image": rounds.ratios(*sides).median}
 
 
-def _parts_of(profile: cProfile.Profile) -> dict[str, float]:
+def _get_parts(profile: cProfile.Profile) -> dict[str, float]:
     """Seconds of what reads and what scales."""
     taken: dict[tuple[str, str], float] = collections.Counter()
     for (file, _, function), (*_, cumulative, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]

@@ -14,11 +14,11 @@ from torch.nn import functional as F
 WIDTHS, HEADS, REDUCTIONS, DEPTH, HEAD_WIDTH = (32, 64, 160, 256), (1, 2, 5, 8), (8, 4, 2, 1), 2, 256
 
 
-def tokens_of(image: Any) -> Any:
+def get_tokens(image: Any) -> Any:
     return image.flatten(2).transpose(1, 2)
 
 
-def image_of(tokens: Any, size: Any) -> Any:
+def get_image(tokens: Any, size: Any) -> Any:
     return tokens.transpose(1, 2).reshape(tokens.shape[0], -1, *size)
 
 
@@ -35,7 +35,7 @@ class Attention(nn.Module):
     def forward(self, x: Any, size: Any) -> Any:
         batch, tokens, width = x.shape
         q = self.q(x).reshape(batch, tokens, self.heads, -1).transpose(1, 2)
-        x = self.norm(tokens_of(self.sr(image_of(x, size)))) if self.reduction > 1 else x
+        x = self.norm(get_tokens(self.sr(get_image(x, size)))) if self.reduction > 1 else x
         k, v = self.kv(x).reshape(batch, -1, 2, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, width))
 
@@ -51,7 +51,7 @@ class Block(nn.Module):
 
     def forward(self, x: Any, size: Any) -> Any:
         x = x + self.attn(self.norm1(x), size)
-        hidden = tokens_of(self.dwconv(image_of(self.fc1(self.norm2(x)), size)))
+        hidden = get_tokens(self.dwconv(get_image(self.fc1(self.norm2(x)), size)))
         return x + self.fc2(F.gelu(hidden))
 
 
@@ -66,10 +66,10 @@ class Stage(nn.Module):
 
     def forward(self, x: Any) -> Any:
         x = self.proj(x)
-        size, x = x.shape[2:], self.before(tokens_of(x))
+        size, x = x.shape[2:], self.before(get_tokens(x))
         for block in self.blocks:
             x = block(x, size)
-        return image_of(self.after(x), size).contiguous()
+        return get_image(self.after(x), size).contiguous()
 
 
 class SegFormer(nn.Module):
@@ -86,7 +86,7 @@ class SegFormer(nn.Module):
         maps: list[Any] = []
         for stage, linear in zip(self.stages, self.linears):
             x = stage(x)
-            own = image_of(linear(tokens_of(x)), x.shape[2:])
+            own = get_image(linear(get_tokens(x)), x.shape[2:])
             maps.insert(0, resized(own, maps[-1].shape[2:]) if maps else own)
         return self.classifier(self.dropout(torch.relu(self.norm(self.fuse(torch.cat(maps, 1))))))
 
@@ -95,7 +95,7 @@ def resized(x: Any, size: Any) -> Any:
     return F.interpolate(x, tuple(size), mode="bilinear", align_corners=False)
 
 
-def step_of(images: Any, labels: Any, classes: int, ignored: int, threads: int, ranks: int) -> Callable[[], None]:
+def get_step(images: Any, labels: Any, classes: int, ignored: int, threads: int, ranks: int) -> Callable[[], None]:
     """A training step: forward, loss at the labels' size, backward, fused AdamW; gradients of ``ranks`` over gloo."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import rounds
-from process_memory import members_of, own_memory_of
+from process_memory import get_members, get_own_memory
 from rounds import ROOT
 from smallest import sized
 
@@ -81,7 +81,7 @@ class Run:
 
     def members(self) -> list[int]:
         """Process ids of the session that are no zombies."""
-        return [pid for pid in map(int, members_of([self.process.pid])) if _state(pid) not in ("Z", "")]
+        return [pid for pid in map(int, get_members([self.process.pid])) if _state(pid) not in ("Z", "")]
 
     def workers(self) -> list[int]:
         """The two ranks: children of the parent with children of their own, or spawned ones."""
@@ -188,7 +188,7 @@ def _fill_the_disk(run: Run, generator: random.Random) -> None:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (65_536, resource.RLIM_INFINITY))
 
 
-def _parent_of(run: Run) -> list[int]:
+def _get_parent(run: Run) -> list[int]:
     return [run.process.pid]
 
 
@@ -197,10 +197,10 @@ KILLED = (-signal.SIGKILL,)
 FAULTS: dict[str, Fault] = {
     "kill -9 of a rank": Fault(_signal_one(signal.SIGKILL, Run.workers), (1,)),
     "kill -9 of the group": Fault(_kill_group, KILLED),
-    "kill -9 of the parent": Fault(_signal_one(signal.SIGKILL, _parent_of), KILLED),
+    "kill -9 of the parent": Fault(_signal_one(signal.SIGKILL, _get_parent), KILLED),
     "kill -9 of a loader process": Fault(_signal_one(signal.SIGKILL, Run.loaders), (1,)),
-    "SIGTERM to the parent": Fault(_signal_one(signal.SIGTERM, _parent_of), STOPPED),
-    "SIGINT to the parent": Fault(_signal_one(signal.SIGINT, _parent_of), STOPPED),
+    "SIGTERM to the parent": Fault(_signal_one(signal.SIGTERM, _get_parent), STOPPED),
+    "SIGINT to the parent": Fault(_signal_one(signal.SIGINT, _get_parent), STOPPED),
     "SIGTERM to a rank": Fault(_signal_one(signal.SIGTERM, Run.workers), (*STOPPED, 1)),
     "SIGSTOP of a rank": Fault(_signal_one(signal.SIGSTOP, Run.workers), (1,)),
     "SIGSTOP of a rank for 5 s": Fault(_pause_a_rank, ()),
@@ -239,7 +239,7 @@ def measure(run: Run, began: float, seconds: float) -> Sample:
             with contextlib.suppress(OSError):
                 descriptors += len(os.listdir(f"/proc/{pid}/fd"))
         sizes = [_bytes(file) for file in SHM.iterdir()]
-        looks.append((own_memory_of([run.process.pid]), sum(sizes), len(sizes), descriptors))
+        looks.append((get_own_memory([run.process.pid]), sum(sizes), len(sizes), descriptors))
         time.sleep(0.5)
     found = np.array(looks or [(0.0,) * 4])
     found[:, 3] = found[:, 3].min()  # an evaluation opens a dozen files for as long as it takes
@@ -319,7 +319,7 @@ class Soak:
                 if run.has_trained():
                     return run
                 time.sleep(0.2)
-            self._note_wrong(f"does not train after a start, exit code {run.process.poll()}: {_end_of(run.log)}")
+            self._note_wrong(f"does not train after a start, exit code {run.process.poll()}: {_get_end(run.log)}")
             run.kill()
             run = Run(self.output, SECONDS_PER_SAMPLE, "-resume=auto")
         raise SystemExit(f"the training does not start any more; see {run.log}")
@@ -332,7 +332,7 @@ class Soak:
         self.counts[name] = self.counts.get(name, 0) + 1
         at = time.monotonic()
         if run.process.poll() is not None:
-            self._note_wrong(f"ended before '{name}' with code {run.process.returncode}: {_end_of(run.log)}")
+            self._note_wrong(f"ended before '{name}' with code {run.process.returncode}: {_get_end(run.log)}")
         else:
             fault.act(run, self.generator)
         code = run.wait(ENDS_WITHIN_SECONDS if fault.codes else 10.0)
@@ -340,7 +340,7 @@ class Soak:
         if code is None and fault.codes:
             self._note_wrong(f"'{name}': still there after {seconds:.0f} s")
         elif code is not None and code not in fault.codes:
-            self._note_wrong(f"'{name}': exit code {code}, expected {fault.codes or 'none'}: {_end_of(run.log)}")
+            self._note_wrong(f"'{name}': exit code {code}, expected {fault.codes or 'none'}: {_get_end(run.log)}")
         print(f"{(at - began) / 60:5.1f} min  {name}: exit code {code} after {seconds:.1f} s", flush=True)
         if code is None and not fault.codes:
             return run
@@ -364,12 +364,12 @@ class Soak:
             run = Run(output, 0.0, f"-stop_after_epoch={epoch}", *more)
             if run.wait(7200.0) != 0:
                 run.kill()
-                raise SystemExit(f"{output} did not finish; see {run.log}: {_end_of(run.log)}")
+                raise SystemExit(f"{output} did not finish; see {run.log}: {_get_end(run.log)}")
             print(f"{output.name}: epoch {epoch} reached after {time.monotonic() - began:.0f} s more", flush=True)
         return epoch, same_result(self.output, undisturbed, epoch)
 
 
-def _end_of(log: Path) -> str:
+def _get_end(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return lines[-1][:300] if lines else ""
 

@@ -167,7 +167,7 @@ def measure_layers(processes: Processes, peers: list[str]) -> dict[str, float]:
     """Times of one layer, table and ratios."""
     rows, result = [], {}
     for voxels in SIZES:
-        neighbours = processes.ask("neighbours", voxels)
+        neighbors = processes.ask("neighbours", voxels)
         for channels in CHANNELS:
             times = {
                 way: rounds.interleave(
@@ -187,7 +187,7 @@ def measure_layers(processes: Processes, peers: list[str]) -> dict[str, float]:
                 forward, both = times["forward"][kind], times["both"][kind]
                 rows.append(
                     [
-                        f"{voxels:,} voxels ({neighbours:.1f} of 27), {channels} channels, {kind}",
+                        f"{voxels:,} voxels ({neighbors:.1f} of 27), {channels} channels, {kind}",
                         Spread.of(forward).text(1e3, 1),
                         Spread.of(both).text(1e3, 1),
                         rounds.ratios(both, ours).text(),

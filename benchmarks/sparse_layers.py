@@ -240,9 +240,9 @@ class Layers:
             kept: dict[str, Any] = {}
 
             def forward() -> None:
-                centred = x - spread(mean(x))
-                scale = spread(paddle.rsqrt(mean(centred * centred) + layer.epsilon))
-                kept.update(scale=scale, normal=centred * scale)
+                centered = x - spread(mean(x))
+                scale = spread(paddle.rsqrt(mean(centered * centered) + layer.epsilon))
+                kept.update(scale=scale, normal=centered * scale)
                 kept["normal"] * layer.weight + layer.bias
 
             def backward() -> None:

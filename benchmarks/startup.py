@@ -122,7 +122,7 @@ def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
     """Build the datasets as the entry does and as the peer does, and pickle what a spawned process is given."""
     from paddlevit_dist import settings as configuration
     from paddlevit_dist.images.classification.task import Classification
-    from paddlevit_dist.images.data.inspection import Inspection
+    from paddlevit_dist.images.data.inspection import SplitInspection
 
     write_lists(folder, samples)
     config = configuration.load(
@@ -131,7 +131,7 @@ def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
 
     def ours() -> Any:
         task = Classification(config)
-        with mock.patch.object(Inspection, "look", return_value=[]):  # no image exists
+        with mock.patch.object(SplitInspection, "look", return_value=[]):  # no image exists
             return config, task, {split: task.build_dataset(split, folder) for split in ("train", "val")}
 
     def lists() -> Any:

@@ -42,7 +42,7 @@ def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
     from yacs.config import CfgNode
 
     from paddlevit_dist.engine.model_ema import ModelEma
-    from paddlevit_dist.engine.multi_tensor import clipping_factor, gradients_of
+    from paddlevit_dist.engine.multi_tensor import clipping_factor, collect_gradients
     from paddlevit_dist.engine.optimizer import build_optimizer
     from paddlevit_dist.models import create_model
 
@@ -62,7 +62,7 @@ def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
             for name, tensor in model.state_dict().items():
                 averages[name].subtract_((averages[name] - tensor).scale(1.0 - DECAY))
 
-        gradients = gradients_of(parameters)
+        gradients = collect_gradients(parameters)
 
         def clip_once() -> None:
             gradients.scale(clipping_factor(gradients.norm(), CLIP))

@@ -44,13 +44,13 @@ def scenes() -> list[Arrays]:
     return made
 
 
-def quantise(scene: Arrays) -> Arrays:
+def quantize(scene: Arrays) -> Arrays:
     from paddlevit_dist.points import sparse_quantize
 
     return sparse_quantize(*scene, return_inverse=True, quantization_size=VOXEL_SIZE_M)[:3]
 
 
-def quantise_with_unique(scene: Arrays) -> Arrays:
+def quantize_with_unique(scene: Arrays) -> Arrays:
     xyz, features, labels = scene
     voxels = np.floor(xyz / np.float32(VOXEL_SIZE_M)).astype(np.int32)
     unique, index, _ = np.unique(voxels, axis=0, return_index=True, return_inverse=True)
@@ -77,14 +77,14 @@ def seconds(work: Callable[[], Any]) -> float:
 
 def data_contenders(batch: list[Arrays]) -> dict[str, Callable[[], float]]:
     """Seconds for the whole batch of each way."""
-    parts = [quantise(scene) for scene in batch]
+    parts = [quantize(scene) for scene in batch]
     works: dict[str, Callable[[], Any]] = {
-        "quantise": lambda: [quantise(scene) for scene in batch],
-        "quantise, np.unique": lambda: [quantise_with_unique(scene) for scene in batch],
+        "quantise": lambda: [quantize(scene) for scene in batch],
+        "quantise, np.unique": lambda: [quantize_with_unique(scene) for scene in batch],
         "collate": lambda: collate(parts),
         "collate, stacking": lambda: collate_by_stacking(parts),
-        "all": lambda: collate([quantise(scene) for scene in batch]),
-        "all, np.unique": lambda: collate_by_stacking([quantise_with_unique(scene) for scene in batch]),
+        "all": lambda: collate([quantize(scene) for scene in batch]),
+        "all, np.unique": lambda: collate_by_stacking([quantize_with_unique(scene) for scene in batch]),
     }
     return {name: (lambda work=work: seconds(work)) for name, work in works.items()}
 
@@ -99,7 +99,7 @@ def network_contenders(scene: Arrays) -> dict[str, Callable[[], float]]:
 
     model = create_model("minkunet14a", num_classes=NUM_CLASSES, in_channels=3)
     spec = model.plan_spec()
-    coordinates, features, labels = collate([quantise(scene)])
+    coordinates, features, labels = collate([quantize(scene)])
     packed = build_plan(coordinates, spec, 1)
     optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
     inputs, targets = paddle.to_tensor(features), paddle.to_tensor(labels.astype(np.int64))
@@ -122,7 +122,7 @@ def main() -> None:
     print_machine()
     batch = scenes()
     points = sum(len(xyz) for xyz, _, _ in batch)
-    voxels = sum(len(quantise(scene)[0]) for scene in batch)
+    voxels = sum(len(quantize(scene)[0]) for scene in batch)
     taken = interleave(data_contenders(batch), ROUNDS)
     taken.update(interleave(network_contenders(batch[0]), STEP_ROUNDS))
     counts = {name: len(batch[0][0]) if name in ("plan", "step") else points for name in taken}

@@ -32,7 +32,7 @@ class Turns:
         from paddlevit_dist.engine import steps
 
         self.steps = steps
-        self.on = {"meet": steps.meet, "detail": status.detail, "note": status.note, "move": status.move}
+        self.on = {"meet": steps.host_barrier, "detail": status.detail, "note": status.note, "move": status.move}
         self.seconds: dict[str, list[float]] = {"with": [], "without": []}
         self._updates = 0
         self._block = 0
@@ -62,7 +62,7 @@ class Turns:
 
 
 def work(folder: str) -> None:
-    from paddlevit_dist import Run, is_main
+    from paddlevit_dist import Trainer, is_main
     from paddlevit_dist.images.classification.task import Classification
     from paddlevit_dist.logging.record import make_folder
 
@@ -80,7 +80,7 @@ def work(folder: str) -> None:
     task = Timed(config)
     train, validation = (task.build_dataset(split, Path(folder)) for split in ("train", "val"))
     samples = Repeated(train, (BLOCKS + 1) * BLOCK_UPDATES * BATCH * 2)
-    Run(config, task, {"train": samples, "val": Repeated(validation, BATCH)}).train()
+    Trainer(config, task, {"train": samples, "val": Repeated(validation, BATCH)}).train()
     for name, function in turns.on.items():
         setattr(turns.steps if name == "meet" else status, name, function)
     calls = {

@@ -20,7 +20,7 @@ def draw(index):
     return points / lengths[:, None] * generator.uniform(0.7, 1.0), label
 
 
-def batch_of(indices):
+def get_batch(indices):
     """A sparse tensor of the solids' voxels, and their classes."""
     solids = [draw(index) for index in indices]
     rows = [np.c_[np.full(len(points), number), points / VOXEL] for number, (points, _) in enumerate(solids)]
@@ -38,7 +38,7 @@ if __name__ == "__main__":
     network = nn.Sequential(block(1, 16), block(16, 32), GlobalPooling("max"), nn.Linear(32, len(CLASSES)))
     optimizer = paddle.optimizer.AdamW(0.01, parameters=network.parameters())
     for step in range(25):
-        voxels, labels = batch_of(range(step * 12, step * 12 + 12))
+        voxels, labels = get_batch(range(step * 12, step * 12 + 12))
         loss = F.cross_entropy(network(voxels), labels)
         loss.backward()
         optimizer.step()
@@ -47,7 +47,7 @@ if __name__ == "__main__":
     meter = Accuracy(CLASSES)
     with paddle.no_grad():
         for first in range(1000, 1120, 30):
-            voxels, labels = batch_of(range(first, first + 30))
+            voxels, labels = get_batch(range(first, first + 30))
             meter.update(network(voxels), labels)
     scores = meter.compute()
     print(f"ball or box: {scores.values['top-1']:.1f} % of {scores.values['samples']}")

@@ -55,7 +55,7 @@ _NAMES = {
     "register_model": "registry",
     "register_task": "registry",
     "register_transform": "registry",
-    "Run": "engine.run",
+    "Trainer": "engine.trainer",
     "Stopped": "runtime.errors",
     "train": "library.runs",
     "TrainedRun": "library.runs",

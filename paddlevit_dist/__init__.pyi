@@ -24,7 +24,7 @@ from .distributed import (
 from .distributed import (
     world_size as world_size,
 )
-from .engine.run import Run as Run
+from .engine.trainer import Trainer as Trainer
 from .inference.predictor import Predictor as Predictor
 from .library.data import open_dataset as open_dataset
 from .library.meters import (

@@ -6,7 +6,7 @@
 import sys
 from collections.abc import Sequence
 
-from .commands import COMMANDS, function_of
+from .commands import COMMANDS, import_command
 from .runtime import signals
 
 # What other tools call ours.
@@ -28,7 +28,7 @@ def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else list(words)
     trains = words[:1] == ["train"] and signals.looks_like_training(words[1:])
     try:
-        signals.hold()
+        signals.block()
         from .runtime.errors import run_and_report  # only now: until signals wait, they end Python with a traceback
     except KeyboardInterrupt:  # in the very first moment
         print("interrupted", file=sys.stderr)
@@ -65,7 +65,7 @@ def _carry_out(words: list[str]) -> None:
         hint = f"did you mean '{program(meant)}'? " if meant else ""
         hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
         raise UserError(f"no command {show(command)}: {hint}'{program('-h')}' lists all")
-    function_of(command)(words[length:])
+    import_command(command)(words[length:])
 
 
 def _show(names: list[str]) -> None:

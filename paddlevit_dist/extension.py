@@ -18,24 +18,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     import paddle
 
-    from .commands.scored import Scored
-    from .engine.evaluation import Evaluation
-    from .engine.fused_optimizers import Found, Rule
-    from .engine.multi_tensor import Gradients, MovingAverages
-    from .engine.run import Run
+    from .commands.scored import ScoreReport
+    from .engine.evaluation import Evaluator
+    from .engine.fused_optimizers import Found, UpdateRule
+    from .engine.multi_tensor import GradientList, MovingAverages
+    from .engine.trainer import Trainer
     from .images.transforms.crops import TrainingTransform
     from .logging.callbacks import Callback
     from .settings import Configuration
     from .settings.every_run import RunSettings
-    from .settings.key import Table
-    from .tasks.sample_groups import Groups
-    from .tasks.task import Step, Task
+    from .settings.key import KeyTable
+    from .tasks.sample_groups import SampleGroups
+    from .tasks.task import StepPosition, Task
 
 FOLDERS = ("cpu_kernels", "debug", "report", "export", "leakage", "compare")
 Made = TypeVar("Made")
 
 
-class About(NamedTuple):
+class CommandHelp(NamedTuple):
     """Hold the help of a command that takes the main flags.
 
     Attributes:
@@ -73,7 +73,7 @@ class Extension:
     #: commands, each with what it does
     commands: Mapping[str, str] = {}
     #: the help of those that take the main flags
-    about: Mapping[str, About] = {}
+    about: Mapping[str, CommandHelp] = {}
     flags: Sequence[Flag] = ()
     #: where this key is set, the main job is ``run_job``
     job_key = ""
@@ -81,7 +81,7 @@ class Extension:
     def run_command(self, name: str, words: list[str]) -> None:
         """Carry out the command, given the words that follow its name."""
 
-    def settings(self) -> Sequence[Table]:
+    def settings(self) -> Sequence[KeyTable]:
         """Return the tables of keys that every run reads.
 
         They are in the folder's module ``settings``, if it has one, which needs no Paddle.
@@ -94,14 +94,14 @@ class Extension:
 
     # ---- a run and its data ------------------------------------------------------------------------------------
 
-    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+    def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
         """Return the callbacks of a run that trains, or only evaluates; on every rank."""
         return ()
 
     def explain_not_finite(
-        self, run: Run, batches: Sequence[dict[str, Any]], step: Step, counts: dict[str, Any]
+        self, run: Trainer, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]
     ) -> list[str]:
-        """Look into the update that ends a training (see ``SkippedUpdates``); on every rank."""
+        """Look into the update that ends a training (see ``NonFiniteGuard``); on every rank."""
         return []
 
     def run_failed(self, config: RunSettings, folder: Path, began: float) -> None:
@@ -119,15 +119,15 @@ class Extension:
     def evaluation_prepared(self, config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
         """Act when the samples that are evaluated are known, and no worker is started."""
 
-    def intervals_written(self, file: Path, evaluation: Evaluation, facts: dict[str, Any]) -> None:
+    def intervals_written(self, file: Path, evaluation: Evaluator, facts: dict[str, Any]) -> None:
         """Act on ``file``, which holds the intervals of an evaluation with a table of samples."""
 
-    def results_scored(self, file: Path, scored: Scored, results: str, groups: Groups | None) -> None:
+    def results_scored(self, file: Path, scored: ScoreReport, results: str, groups: SampleGroups | None) -> None:
         """Act when results of others were scored; a table of their samples may be written to ``file``."""
 
     # ---- what is evaluated in the place of the configured model ------------------------------------------------
 
-    def evaluated_word(self, word: str) -> str | None:
+    def parse_evaluated_argument(self, word: str) -> str | None:
         """Return what a word of ``evaluate WORD`` sets, as KEY=VALUE; None if it means nothing here."""
         return None
 
@@ -138,7 +138,7 @@ class Extension:
         """Build the model that is evaluated in the place of the configured one."""
         raise NotImplementedError
 
-    def load_evaluated(self, run: Run, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
+    def load_evaluated(self, run: Trainer, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
         """Load what that model needs.
 
         Returns:
@@ -151,15 +151,15 @@ class Extension:
     def prepare_model(self, model: Any) -> None:
         """Change how a model that was built computes; a second time changes nothing."""
 
-    def gradients(self, parameters: Sequence[paddle.Tensor]) -> Gradients | None:
-        """Return what takes the place of ``engine.multi_tensor.Gradients``, if anything."""
+    def gradients(self, parameters: Sequence[paddle.Tensor]) -> GradientList | None:
+        """Return what takes the place of ``engine.multi_tensor.GradientList``, if anything."""
         return None
 
     def averages(self, flat: paddle.Tensor, sizes: Sequence[int]) -> MovingAverages | None:
         """Return what takes the place of ``engine.multi_tensor.MovingAverages``, if anything."""
         return None
 
-    def optimizer_step(self, rule: Rule, parameters: Sequence[paddle.Tensor]) -> Found | None:
+    def optimizer_step(self, rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> Found | None:
         """Return a step of all parameters in place of ``engine.fused_optimizers``'s own, if there is one."""
         return None
 

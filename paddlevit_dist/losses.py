@@ -29,7 +29,7 @@ def summed_cross_entropy(
     """
     if weights is None:
         return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="sum", axis=axis)
-    return (cross_entropies(logits, labels, ignored, axis) * weights_of(labels, ignored, weights)).sum()
+    return (cross_entropies(logits, labels, ignored, axis) * look_up_weights(labels, ignored, weights)).sum()
 
 
 def resized_cross_entropy(
@@ -96,7 +96,7 @@ def adjusted_losses(
         The loss of each element, float32 (P,), 0 without a label.
     """
     plain = cross_entropies(logits, labels, ignored)  # (P,)
-    losses = plain if weights is None else plain * weights_of(labels, ignored, weights)
+    losses = plain if weights is None else plain * look_up_weights(labels, ignored, weights)
     if smoothing:
         others = -F.log_softmax(logits, axis=-1)  # (P, classes)
         if weights is not None:
@@ -108,7 +108,7 @@ def adjusted_losses(
     return losses
 
 
-def weights_of(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) -> paddle.Tensor:
+def look_up_weights(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) -> paddle.Tensor:
     """Look up the weight of each element's class: float32 of the labels' shape, 0 without a label."""
     valid = labels != ignored
     of_classes = constant(np.array, weights, "float32")

@@ -129,4 +129,4 @@ def model_options(name: str) -> ModelOptions:
         UserError: unknown name.
     """
     family, variant = _family(_own_name(name)), variant_options(name)
-    return ModelOptions({**family.options(), **variant}, variant, dict(family.fixed_options), family.notices_of(name))
+    return ModelOptions({**family.options(), **variant}, variant, dict(family.fixed_options), family.list_notices(name))

@@ -23,21 +23,21 @@ from .runtime.errors import OwnCodeError, UserError
 GROUP = "paddlevit_dist.plugins"
 
 
-class Module(NamedTuple):
+class ModuleLocation(NamedTuple):
     """Name a module as Python imports it once ``folder`` has become importable."""
 
     name: str
     folder: str
 
 
-class Carried(NamedTuple):
+class WorkerImports(NamedTuple):
     """List the modules and folders that a worker needs to import what its parent has imported."""
 
-    modules: tuple[Module, ...]
+    modules: tuple[ModuleLocation, ...]
     folders: tuple[str, ...]
 
 
-_loaded: list[Module] = []
+_loaded: list[ModuleLocation] = []
 _folders: list[str] = []  # that were not importable before, the last one added first
 _installed_are_loaded = False
 
@@ -70,12 +70,12 @@ def last_part(name: str) -> str:
     return os.path.basename(name).removesuffix(".py").rpartition(".")[2]
 
 
-def collect_carried() -> Carried:
+def collect_carried() -> WorkerImports:
     """Collect what ``load_carried`` imports in a worker."""
-    return Carried(tuple(_loaded), tuple(_folders))
+    return WorkerImports(tuple(_loaded), tuple(_folders))
 
 
-def load_carried(these: Carried) -> None:
+def load_carried(these: WorkerImports) -> None:
     """Import in a worker what its parent has imported.
 
     Raises:
@@ -147,13 +147,13 @@ def load_installed() -> bool:
     return loaded > 0
 
 
-def _locate(name: str, place: str) -> Module:
+def _locate(name: str, place: str) -> ModuleLocation:
     """Find a module's name as Python imports it, and its folder."""
     text = os.path.expanduser(name.strip())
     if not text:
         raise UserError(f"{place} needs the name of a module or of a file: -import=my_things or -import=my_things.py")
     if not (text.endswith(".py") or os.sep in text or text.startswith(".")):
-        return Module(text, _current_folder())
+        return ModuleLocation(text, _current_folder())
     path = os.path.abspath(text)
     if os.path.isdir(path):
         if not os.path.isfile(os.path.join(path, "__init__.py")):
@@ -167,7 +167,7 @@ def _locate(name: str, place: str) -> Module:
     while os.path.isfile(os.path.join(folder, "__init__.py")):  # part of a package, which may use relative imports
         folder, package = os.path.split(folder)
         parts.insert(0, package)
-    return Module(".".join(parts), folder)
+    return ModuleLocation(".".join(parts), folder)
 
 
 def _current_folder() -> str:
@@ -183,7 +183,7 @@ def _make_importable(folder: str) -> None:
         _folders.insert(0, folder)
 
 
-def _import(module: Module, said: str) -> None:
+def _import(module: ModuleLocation, said: str) -> None:
     _make_importable(module.folder)
     importlib.invalidate_caches()
     try:
@@ -215,7 +215,7 @@ def _is_passed(file: str) -> bool:
     return file == __file__ or file == importlib.__file__ or file.startswith("<frozen importlib")
 
 
-def _require_own(module: Module, said: str) -> None:
+def _require_own(module: ModuleLocation, said: str) -> None:
     """See that a file of that name in the folder is what was imported, and not a library that is called the same."""
     if getattr(sys.modules[module.name], "__file__", None) is None and module.name not in sys.builtin_module_names:
         raise UserError(f"{said}: it is a folder without __init__.py: name a module in it")

@@ -46,7 +46,7 @@ _DELETED = tuple(
 )
 
 
-def _there(rows: dict[str, Target]) -> dict[str, Target]:
+def _installed(rows: dict[str, Target]) -> dict[str, Target]:
     """The rows whose folder has not been deleted."""
     return {name: target for name, target in rows.items() if not str(target).startswith(_DELETED)}
 
@@ -84,7 +84,7 @@ _FAMILIES = {
     },
 }
 
-MODELS = _there(
+MODELS = _installed(
     {
         "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
         "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
@@ -102,7 +102,7 @@ _LABEL_MAPS = (
     *("labelme", "yolo_outlines"),
 )
 
-DATASETS = _there(
+DATASETS = _installed(
     {
         "digits": "paddlevit_dist.images.data.small_sets:Digits",
         "mnist": "paddlevit_dist.images.data.small_sets:Mnist",
@@ -118,12 +118,12 @@ DATASETS = _there(
         "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
         "segmentation_shapes": "paddlevit_dist.images.segmentation.data.segmentation_dataset:SegmentationShapes",
         **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
-        "landmarks": "paddlevit_dist.volumes.landmarks.dataset:Landmarks",
+        "landmarks": "paddlevit_dist.volumes.landmarks.dataset:LandmarkDataset",
         "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
         "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
         "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
         "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
-        "scenes": "paddlevit_dist.points.data.scenes:Scenes",
+        "scenes": "paddlevit_dist.points.data.scenes:PreparedScenes",
         "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
         "synthetic_solids": "paddlevit_dist.points.shapes.solids:SyntheticSolids",
         "modelnet10": "paddlevit_dist.points.shapes.data:ModelNet10",
@@ -131,9 +131,9 @@ DATASETS = _there(
     }
 )
 
-WHOLE, WITH_BOXES, WITH_LABEL_MAPS = "images", "images with boxes", "images with label maps"
+CLASS_LABELS, BOX_LABELS, MASK_LABELS = "images", "images with boxes", "images with label maps"
 _CONTENTS = {
-    "paddlevit_dist.images.detection.": WITH_BOXES,
+    "paddlevit_dist.images.detection.": BOX_LABELS,
     **dict.fromkeys(
         (
             "paddlevit_dist.images.segmentation.",
@@ -141,18 +141,18 @@ _CONTENTS = {
             "paddlevit_dist.images.models.upernet:",
             "paddlevit_dist.images.models.fcn:",
         ),
-        WITH_LABEL_MAPS,
+        MASK_LABELS,
     ),
 }
 
 # Datasets that ship with the package and need no path.
 EMBEDDED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_")), "segmentation_shapes")
 
-TASKS = _there(
+TASKS = _installed(
     {
         "classification": "paddlevit_dist.images.classification.task:Classification",
         "linear_probe": "paddlevit_dist.images.classification.probes:LinearProbe",
-        "knn_probe": "paddlevit_dist.images.classification.probes:NeighbourProbe",
+        "knn_probe": "paddlevit_dist.images.classification.probes:KnnProbe",
         "landmarks": "paddlevit_dist.volumes.landmarks.task:LandmarkDetection",
         "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
         "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
@@ -199,8 +199,8 @@ RECIPES = {
     **dict.fromkeys(("nnunet", "synthetic_organs"), "volume_unet3d_phantoms"),
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
-    WITH_BOXES: "detr_r50_coco",
-    WITH_LABEL_MAPS: "segformer_b0_shapes",
+    BOX_LABELS: "detr_r50_coco",
+    MASK_LABELS: "segformer_b0_shapes",
     **dict.fromkeys(_LABEL_MAPS, "segformer_b0_ade20k"),
     "cityscapes": "segformer_b0_cityscapes",
     "points": "minkunet34c_scannet",
@@ -219,7 +219,7 @@ TRANSFORMS: dict[str, Target] = {}  # users' own
 _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "callback": CALLBACKS, "transform": TRANSFORMS}
 
 
-class Own(NamedTuple):
+class Registration(NamedTuple):
     """An entry that a user has registered.
 
     Attributes:
@@ -235,9 +235,9 @@ class Own(NamedTuple):
     place: str
 
 
-OWN: dict[tuple[str, str], Own] = {}  # by kind and name
-_AS_TABLES = "paddlevit_dist.settings.own_keys:as_tables"
-_DECLARED = "paddlevit_dist.settings.own_keys:read_declared"
+REGISTRATIONS: dict[tuple[str, str], Registration] = {}  # by kind and name
+_AS_TABLES = "paddlevit_dist.settings.custom_keys:as_tables"
+_DECLARED = "paddlevit_dist.settings.custom_keys:read_declared"
 
 
 def resolve(kind: str, name: str) -> Any:
@@ -251,7 +251,7 @@ def resolve(kind: str, name: str) -> Any:
     if not isinstance(target, str):
         return target
     target = import_object(target)
-    if package_of(kind, name) is None and import_object(_DECLARED)(target) is not None and not own_tables(kind, name):
+    if find_package(kind, name) is None and import_object(_DECLARED)(target) is not None and not own_tables(kind, name):
         raise UserError(
             f"{kind} '{name}' declares keys in its class, which is imported later than they are needed: register the "
             f"class itself, or name them, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
@@ -290,7 +290,7 @@ def find_name(kind: str, name: str) -> str:
     if plugins.load_installed():  # they have registered more
         return find_name(kind, name)
     valid = f"'{program('inspect')} --list' names all"
-    if kind == "model" and (absent := not_here(name)):
+    if kind == "model" and (absent := explain_unsupported(name)):
         raise UserError(f"model '{name}': {absent}; {valid}")
     near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
     hint = f"{kind} '{name}' is not known: "
@@ -326,9 +326,9 @@ def is_of_weights(name: str) -> bool:
     return all(OTHER_NAMES["model"].get(other, other) != known for other in spellings(name, of_weights=False))
 
 
-def not_here(name: str) -> str:
+def explain_unsupported(name: str) -> str:
     """Say what to do for one of PaddleViT's models that are not here; empty for any other name."""
-    return import_object(f"{_PADDLEVIT}:not_here")(name)
+    return import_object(f"{_PADDLEVIT}:explain_unsupported")(name)
 
 
 def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], list[str]]:
@@ -349,7 +349,7 @@ def address_of_weights(name: str) -> str | None:
         UserError: timm, PaddleClas or paddle.vision has no such model, or no weights of it.
     """
     module = _FILES_OF.get(name.partition(":")[0])
-    return import_object(f"{module}:address_of")(name) if module and not name.endswith(":") else None
+    return import_object(f"{module}:find_address")(name) if module and not name.endswith(":") else None
 
 
 def bridged_names(source: str) -> list[str]:
@@ -360,7 +360,7 @@ def bridged_names(source: str) -> list[str]:
     """
     if source not in _FILES_OF:
         raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(_FILES_OF))}")
-    return import_object(f"{_FILES_OF[source]}:names_of")(source)
+    return import_object(f"{_FILES_OF[source]}:list_names")(source)
 
 
 def list_names(kind: str) -> list[str]:
@@ -368,19 +368,19 @@ def list_names(kind: str) -> list[str]:
     return sorted(_TABLES[kind])
 
 
-def package_of(kind: str, name: str) -> str | None:
+def find_package(kind: str, name: str) -> str | None:
     """The package that a built-in name belongs to ("images", "points" or "volumes"); None for any other name."""
     target = _TABLES[kind].get(name)
     return target.split(".")[1] if isinstance(target, str) and target.startswith("paddlevit_dist.") else None
 
 
-def contents_of(kind: str, name: str) -> str | None:
+def annotation_type(kind: str, name: str) -> str | None:
     """Say what images a built-in name of the package "images" is of: WHOLE ones, those WITH_BOXES or WITH_LABEL_MAPS;
     None for any other name. A model of whole ones may be part of another."""
     target = _TABLES[kind].get(name)
-    if package_of(kind, name) != "images" or not isinstance(target, str):
+    if find_package(kind, name) != "images" or not isinstance(target, str):
         return None
-    return next((contents for place, contents in _CONTENTS.items() if target.startswith(place)), WHOLE)
+    return next((contents for place, contents in _CONTENTS.items() if target.startswith(place)), CLASS_LABELS)
 
 
 def guess_dataset(path: str, task: str | None = None) -> Any:
@@ -389,7 +389,7 @@ def guess_dataset(path: str, task: str | None = None) -> Any:
     Args:
         task: that will read it, where that is known: a folder may hold what several read.
     """
-    return import_object(_GUESS_DATASET)(path, contents_of("task", task) if task is not None else None)
+    return import_object(_GUESS_DATASET)(path, annotation_type("task", task) if task is not None else None)
 
 
 def boxes_at(folder: str) -> list[str]:
@@ -404,7 +404,7 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
         chosen = [("task", task), ("dataset", dataset), ("model", model)]
         tables = [*TABLES[task]]
     else:
-        chosen = list(OWN)
+        chosen = list(REGISTRATIONS)
         tables = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
     tables += [table for kind, name in chosen for table in own_tables(kind, name or "")]
     return list(dict.fromkeys([*tables_of_every_run(), *map(_table, dict.fromkeys(tables))]))
@@ -419,18 +419,18 @@ def tables_of_every_run() -> tuple[Any, ...]:
 
 def own_tables(kind: str, name: str) -> list[Any]:
     """The tables of the keys that come with what a user has registered."""
-    own = OWN.get((kind, name))
+    own = REGISTRATIONS.get((kind, name))
     return list(own.keys) if own is not None and name in _TABLES[kind] else []
 
 
-def readers_of(key: str) -> list[tuple[str, str]]:
+def find_readers(key: str) -> list[tuple[str, str]]:
     """Kind and name of those that have ``key`` in one of their tables: tasks, and what users have registered."""
     of_tasks = [
         ("task", task)
         for task, tables in TABLES.items()
         if any(row.name == key for table in tables for row in _table(table).keys)
     ]
-    own = [of for of in OWN if any(row.name == key for table in own_tables(*of) for row in table.keys)]
+    own = [of for of in REGISTRATIONS if any(row.name == key for table in own_tables(*of) for row in table.keys)]
     return list(dict.fromkeys([*of_tasks, *own]))
 
 
@@ -449,8 +449,8 @@ def register_model(name: str, target: Target, keys: Any = None, replace: bool = 
     import one, as "module:attribute".
 
     Args:
-        keys: configuration keys of its own: a list of ``Key``, a ``Table`` of them, or where to import one. None: what
-            ``target`` has as its attribute ``keys``, if it is a class. A run that uses the name reads them.
+        keys: configuration keys of its own: a list of ``Key``, a ``KeyTable`` of them, or where to import one. None:
+            what ``target`` has as its attribute ``keys``, if it is a class. A run that uses the name reads them.
         replace: take the place of what is registered under this name.
     Raises:
         UserError: the name or a key is taken, or a default is not what its key may hold.
@@ -470,8 +470,8 @@ def register_task(
     """Make ``TASK: name`` build ``target(config)``, a ``tasks.task.Task``; the rest as ``register_model``.
 
     Args:
-        tables: the key tables it reads in addition to the engine's and to ``keys``, each a ``Table`` or its location,
-            "module:attribute"; any other key is then rejected. None: it may read all keys.
+        tables: the key tables it reads in addition to the engine's and to ``keys``, each a ``KeyTable`` or its
+            location, "module:attribute"; any other key is then rejected. None: it may read all keys.
     """
     _register("task", name, target, keys, replace, tables)
     TABLES.pop(name, None)
@@ -508,16 +508,16 @@ def _register(
 ) -> None:
     place = _caller()
     _require_nameable(kind, name, target, place)
-    before, own = _TABLES[kind].get(name), OWN.get((kind, name))
+    before, own = _TABLES[kind].get(name), REGISTRATIONS.get((kind, name))
     if before is not None and not replace and _identity(before) != _identity(target):
         first = own.place if own is not None else "this package has one of its own"
         raise UserError(f"{place}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True")
     declared = import_object(_DECLARED)(target) if keys is None else keys
     others = [*tables_of_every_run(), *map(_table, _BUILT_IN_TABLES)]
-    others += [table for of in OWN if of != (kind, name) for table in own_tables(*of)]
+    others += [table for of in REGISTRATIONS if of != (kind, name) for table in own_tables(*of)]
     of_its_own = [] if declared is None else import_object(_AS_TABLES)(declared, f"{place}: {kind} '{name}'", others)
     _TABLES[kind][name] = target
-    OWN[kind, name] = Own(target, tables, of_its_own, place)
+    REGISTRATIONS[kind, name] = Registration(target, tables, of_its_own, place)
 
 
 def _require_nameable(kind: str, name: Any, target: Any, place: str) -> None:

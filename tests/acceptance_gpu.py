@@ -112,7 +112,7 @@ class Row(NamedTuple):
 # ---- the main job ------------------------------------------------------------------------------------------------
 
 
-def command_of(place: Place, name: str, words: Sequence[str]) -> list[str]:
+def make_command(place: Place, name: str, words: Sequence[str]) -> list[str]:
     more = [f"-output={place.folder / name}", *([f"-import={QUEUED}"] if place.queues else [])]
     given = [sys.executable, "-W", "ignore", str(ROOT / "main_multi_gpu.py"), *words, *more]
     return given if any(word.startswith("-ngpus") for word in words) else [*given, "-ngpus=1"]
@@ -120,7 +120,7 @@ def command_of(place: Place, name: str, words: Sequence[str]) -> list[str]:
 
 def job(place: Place, name: str, *words: str) -> str:
     """Run the main job to its end, with a folder of this name, showing what it says; returns its last line."""
-    command = command_of(place, name, words)
+    command = make_command(place, name, words)
     print(f"$ {' '.join(command)}", flush=True)
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     last = ""
@@ -207,7 +207,7 @@ def resumes_after_a_kill(place: Place) -> str:
     output = place.folder / "killed"
     with open(place.folder / "killed.txt", "w", encoding="utf-8") as said:
         process = subprocess.Popen(
-            command_of(place, output.name, words), cwd=ROOT, stdout=said, stderr=said, start_new_session=True
+            make_command(place, output.name, words), cwd=ROOT, stdout=said, stderr=said, start_new_session=True
         )
     last = output / "checkpoints" / "last"
     while not (last.is_symlink() and os.readlink(last).startswith("update_")):
@@ -295,9 +295,9 @@ class Enough(Exception):
 
 def trained_network(name: str, place: Place) -> list[float]:
     """The losses of its first updates by the trainer; as large as it is, but small on a CPU."""
-    from paddlevit_dist import Run, settings
+    from paddlevit_dist import Trainer, settings
     from paddlevit_dist.logging.record import make_folder
-    from paddlevit_dist.tasks.task import Step, make_task
+    from paddlevit_dist.tasks.task import StepPosition, make_task
 
     if place.queues:
         from support import queued_steps  # noqa: F401
@@ -308,7 +308,7 @@ def trained_network(name: str, place: Place) -> list[float]:
 
     class Short(type(job_of_network)):  # type: ignore[misc]
         def train_step(self, *arguments: Any) -> Any:
-            step = next(one for one in arguments if isinstance(one, Step))
+            step = next(one for one in arguments if isinstance(one, StepPosition))
             if step.update > UPDATES:  # counted from 0: a queued update is known once the next one is queued
                 raise Enough
             return super().train_step(*arguments)
@@ -317,7 +317,7 @@ def trained_network(name: str, place: Place) -> list[float]:
     datasets = {split: job_of_network.build_dataset(split, output) for split in ("train", "val")}
     reset_peak()
     with contextlib.suppress(Enough):
-        Run(values, job_of_network, datasets).train()
+        Trainer(values, job_of_network, datasets).train()
     found = losses(output)
     assert {*range(1, UPDATES + 1)} <= found.keys(), f"updates {sorted(found)}"
     return [found[update] for update in range(1, UPDATES + 1)]

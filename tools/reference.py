@@ -6,10 +6,10 @@ tests/nightly/pages/test_reference.py fails while the pages are not what this wr
 from collections.abc import Iterator
 from pathlib import Path
 
-from paddlevit_dist.commands import COMMANDS, function_of
-from paddlevit_dist.commands.parser import parser_of
+from paddlevit_dist.commands import COMMANDS, import_command
+from paddlevit_dist.commands.parser import build_parser
 from paddlevit_dist.registry import TASKS, tables_of_every_run
-from paddlevit_dist.settings.command_line import FLAGS, Flag, meaning_of
+from paddlevit_dist.settings.command_line import FLAGS, Flag, describe_flag
 from paddlevit_dist.settings.help import ABOUT
 from paddlevit_dist.settings.key import Key
 from paddlevit_dist.settings.table import keys
@@ -100,12 +100,12 @@ def _flag_tables() -> Iterator[str]:
         yield from ("", f"### {group[0].upper()}{group[1:]}", "", "| flag | sets | |", "|---|---|---|")
         for flag in flags:
             form = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
-            yield f"| `{form}` | {f'`{flag.key}`' if flag.key else ''} | {_escaped(meaning_of(flag))} |"
+            yield f"| `{form}` | {f'`{flag.key}`' if flag.key else ''} | {_escaped(describe_flag(flag))} |"
     yield ""
 
 
 def _command(name: str) -> Iterator[str]:
-    parser = parser_of(function_of(name))
+    parser = build_parser(import_command(name))
     if parser is None:
         meaning = f"{ABOUT[name].meaning} Takes the [main flags](#flags-of-the-main-job)."
         rows = []

@@ -10,7 +10,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
 from ..tasks.model import ClassLayout, Model
-from .content import about_of
+from .content import read_weights_info
 from .published import file_beside, find_published, is_fetched
 from .weights import local_file
 
@@ -166,7 +166,7 @@ def names_of_run(data: Mapping[str, Any], described: Mapping[str, Any]) -> list[
     """The names of a run's outputs: of the first split with classes, or of landmarks; None: it does not say.
 
     Args:
-        data: what ``Task.about_data`` says of each split; described: what ``Task.about_input`` says.
+        data: what ``Task.dataset_signature`` says of each split; described: what ``Task.preprocess_signature`` says.
     """
     classes = next((facts["classes"] for facts in data.values() if _has_classes(facts)), None)
     names = described.get(_LANDMARKS) or classes
@@ -185,7 +185,7 @@ def names_in_weights(source: str) -> tuple[list[str] | None, bool]:
         UserError: there are no weights, or a description of them is damaged.
     """
     file = local_file(source).path
-    about = about_of(file)
+    about = read_weights_info(file)
     names = names_of_run(about.get("data") or {}, about.get("input") or {})
     if names:
         return (names, True) if _are_names(names) else (None, True)

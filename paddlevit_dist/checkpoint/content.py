@@ -98,12 +98,12 @@ def _find_recorded_best(there: list[Path]) -> list[Path]:
     noted = []
     for path in there:
         with contextlib.suppress(DamagedCheckpointError):
-            noted.append(_parse(path / EVALUATION, _Evaluation)["best"])
+            noted.append(_parse(path / EVALUATION, _EvaluationRecord)["best"])
     latest = max((best["epoch"] for best in noted), default=-1)  # a later best takes an earlier one's place
     return [path for path in there if path.name == epoch_name(latest)]
 
 
-def directory_of(source: str) -> Path:
+def find_directory(source: str) -> Path:
     """The directory of the checkpoint that ``source`` means, or of the file that it is."""
     path = checkpoint_in(source)
     return path if path.is_dir() else path.parent
@@ -111,7 +111,7 @@ def directory_of(source: str) -> Path:
 
 def is_of_a_run(source: str) -> bool:
     """Whether ``source`` is a checkpoint that a run of this package wrote, its directory or a file in it."""
-    return (directory_of(source) / STATE).is_file()
+    return (find_directory(source) / STATE).is_file()
 
 
 # ---- whether it is complete and unchanged ------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def read(directory: Path) -> RunState:
         raise UserError(f"{error}; continue from another checkpoint") from error
     # Until its evaluation is noted, and where what was noted cannot be read, it is due.
     with contextlib.suppress(DamagedCheckpointError):
-        noted = _parse(directory / EVALUATION, _Evaluation)
+        noted = _parse(directory / EVALUATION, _EvaluationRecord)
         extra = {**extra, "best": noted["best"], "evaluation_due": False}
     return RunState(position, read_npz(directory / OPTIMIZER), extra)
 
@@ -233,10 +233,10 @@ def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
         Damaged: they cannot be read, or are not what a training of that name can have saved.
     """
     file = directory / STATE
-    content = _parse(file, _State)
+    content = _parse(file, _TrainingState)
     position, extra, name = content["position"], content["extra"], parse_name(directory.name)
     if extra["scaler"]:
-        _convert(file, extra["scaler"], _Scaler)
+        _convert(file, extra["scaler"], _ScalerState)
     if name and (position[name[0]] != name[1] or (name[0] == "epoch" and position["consumed"])):
         raise DamagedCheckpointError(f"{file} is of another checkpoint: {shorten(position)}")
     return position, extra
@@ -253,14 +253,14 @@ def read_about(source: str) -> dict[str, Any] | None:
     """
     if not is_of_a_run(source):
         return None
-    file = directory_of(source) / ABOUT
+    file = find_directory(source) / ABOUT
     if not file.exists():
         return {}
     with intact(file):
         return read_about_file(file)
 
 
-def about_of(file: Path) -> dict[str, Any]:
+def read_weights_info(file: Path) -> dict[str, Any]:
     """Find what is said of the weights in ``file``: by their checkpoint, else by an ``about.yaml`` or
     ``NAME.about.yaml`` beside them; empty if nothing is.
 
@@ -287,7 +287,8 @@ def settings_beside(about: dict[str, Any], file: Path) -> dict[str, Any] | None:
 
 
 def read_samples(source: str) -> dict[str, np.ndarray] | None:
-    """The samples that the training of the checkpoint at ``source`` had in each split, as ``Samples.identities`` has
+    """The samples that the training of the checkpoint at ``source`` had in each split, as
+    ``TransformedDataset.identities`` has
     them: uint64 (samples,) by split, and of what only earlier sessions were trained on.
 
     Returns:
@@ -295,7 +296,7 @@ def read_samples(source: str) -> dict[str, np.ndarray] | None:
     Raises:
         UserError: the list is damaged.
     """
-    file = directory_of(source) / SAMPLES
+    file = find_directory(source) / SAMPLES
     if not file.is_file():
         return None
     with intact(file):
@@ -314,7 +315,7 @@ def read_about_file(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, MemoryError) as error:
         raise UserError(f"{file} cannot be read ({_reason(error)}); {advice}") from error
     try:
-        msgspec.convert(content, _About)
+        msgspec.convert(content, _CheckpointInfo)
     except msgspec.ValidationError as error:
         raise UserError(f"{file}: {_reason(error)}; {advice}") from error
     return content
@@ -327,39 +328,39 @@ _Number = Annotated[float, Meta(ge=-(1 << 53), le=1 << 53)]  # JSON has none tha
 _Positive = Annotated[float, Meta(gt=0, le=1 << 53)]
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _FileRecord(msgspec.Struct, forbid_unknown_fields=True):
     bytes: _Count
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
-class _Manifest(msgspec.Struct):
+class _FileManifest(msgspec.Struct):
     format: Literal[1]
-    files: dict[Annotated[str, Meta(pattern=r"^[^/\\\x00]{1,255}\Z")], _File]
+    files: dict[Annotated[str, Meta(pattern=r"^[^/\\\x00]{1,255}\Z")], _FileRecord]
 
 
-class _Position(msgspec.Struct):
+class _TrainingPosition(msgspec.Struct):
     epoch: _Count
     consumed: _Count
     update: _Count
 
 
-class _Best(msgspec.Struct):
+class _BestRecord(msgspec.Struct):
     name: str
     value: float
     epoch: _Count
     line: str
 
 
-class _Evaluation(msgspec.Struct):
-    best: _Best
+class _EvaluationRecord(msgspec.Struct):
+    best: _BestRecord
 
 
-class _Skipped(msgspec.Struct):
+class _SkippedSteps(msgspec.Struct):
     total: _Count
     in_a_row: _Count
 
 
-class _Means(msgspec.Struct):
+class _EpochMeans(msgspec.Struct):
     """State that ``engine.reports`` saves of an epoch that has begun."""
 
     names: list[str]
@@ -369,25 +370,25 @@ class _Means(msgspec.Struct):
     pace: dict[Literal["updates", "reported", "seconds", "unreported", "waited", "unreported_wait"], float]
 
 
-class _Extra(msgspec.Struct):
-    best: _Best | None
+class _ExtraState(msgspec.Struct):
+    best: _BestRecord | None
     global_batch_size: Annotated[int, Meta(gt=0, le=1 << 53)]
-    scaler: dict[str, Any]  # empty, or a ``_Scaler``
-    skipped_updates: _Skipped
+    scaler: dict[str, Any]  # empty, or a ``_ScalerState``
+    skipped_updates: _SkippedSteps
     evaluation_due: bool
     undecayed: list[str]
-    training_means: _Means | None
+    training_means: _EpochMeans | None
     weights_digest: str = ""
     paddle: str = ""
     seed: int = 0
 
 
-class _State(msgspec.Struct):
-    position: _Position
-    extra: _Extra
+class _TrainingState(msgspec.Struct):
+    position: _TrainingPosition
+    extra: _ExtraState
 
 
-class _Scaler(msgspec.Struct):
+class _ScalerState(msgspec.Struct):
     """State of ``paddle.amp.GradScaler.state_dict``, which cannot be restored without it."""
 
     scale: Annotated[list[_Positive], Meta(min_length=1, max_length=1)] | _Positive
@@ -400,13 +401,13 @@ class _Scaler(msgspec.Struct):
     use_dynamic_loss_scaling: bool | _Number
 
 
-class _Split(msgspec.Struct):
+class _SplitRecord(msgspec.Struct):
     classes: list[Any] | None = None
 
 
-class _About(msgspec.Struct):
+class _CheckpointInfo(msgspec.Struct):
     input: dict[str, Any] | None = None
-    data: dict[str, _Split | None] | None = None
+    data: dict[str, _SplitRecord | None] | None = None
     settings: dict[str, Any] | None = None
     versions: dict[str, Any] | None = None
 
@@ -415,7 +416,7 @@ _Checked = TypeVar("_Checked", bound=msgspec.Struct)
 
 
 def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
-    return _parse(directory / MANIFEST, _Manifest)["files"]
+    return _parse(directory / MANIFEST, _FileManifest)["files"]
 
 
 def _parse(file: Path, kind: type[_Checked]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 from tqdm import tqdm
 
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file, told_if_not_written, why_not_written
+from ..runtime.files import atomic_file, os_errors_as_user_errors, why_not_written
 from ..runtime.printing import shorten, without_credentials
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
@@ -34,7 +34,7 @@ _NOT_STORED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROF
 _INSTEAD = "asked; or fetch that file elsewhere and give its path instead (-pretrained=FILE)"
 
 
-class Copy(NamedTuple):
+class CachedCopy(NamedTuple):
     """Where the content of an address is, and notices about it."""
 
     path: Path
@@ -51,7 +51,7 @@ def silent(line: str) -> None:
     """Nobody is to be told."""
 
 
-def local_copy(address: str, sha256: str | None = None, say: Callable[[str], None] = silent) -> Copy:
+def local_copy(address: str, sha256: str | None = None, say: Callable[[str], None] = silent) -> CachedCopy:
     """The content of ``address`` as a local file, fetched once.
 
     A ``file://`` address is read where it is. The checksum is verified each time, not only after fetching; a copy that
@@ -72,7 +72,7 @@ def local_copy(address: str, sha256: str | None = None, say: Callable[[str], Non
         raise UserError(without_credentials(str(error))) from None
 
 
-def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) -> Copy:
+def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) -> CachedCopy:
     from .content import fingerprint  # only now: names of weights are known without numpy
 
     address, expected = _split(address, sha256)
@@ -87,7 +87,7 @@ def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) ->
         path = Path(urllib.request.url2pathname(parts.path))
         if not path.is_file():
             raise UserError(f"{address}: there is no file {path}")
-        return Copy(path, _compare(fingerprint(path)["sha256"], address, expected))
+        return CachedCopy(path, _compare(fingerprint(path)["sha256"], address, expected))
     path = _place(address)
     note = path.with_name(f"{path.name}.sha256")  # of the first copy: whoever gave no checksum gets the same again
     is_given = expected is not None
@@ -96,7 +96,7 @@ def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) ->
     found = fingerprint(path)["sha256"] if path.is_file() else None
     if found is None or expected not in (None, found):
         say(f"fetching {without_credentials(address)} to {path}")
-        with told_if_not_written(path.parent, f" ({CACHE_VARIABLE} names another folder)"):
+        with os_errors_as_user_errors(path.parent, f" ({CACHE_VARIABLE} names another folder)"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as target:
                 found = _fetch(address, target, has_checksum=is_given)
@@ -108,7 +108,7 @@ def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) ->
             if expected is None:
                 with atomic_file(note) as target:
                     target.write(f"{found}\n".encode())
-    return Copy(path, _compare(found, address, expected))
+    return CachedCopy(path, _compare(found, address, expected))
 
 
 def _place(address: str) -> Path:
@@ -124,7 +124,7 @@ def kept_copy(address: str) -> Path | None:
 
 def from_hub(
     repository: str, file: str, endpoint: str, sha256: str | None = None, say: Callable[[str], None] = silent
-) -> Copy:
+) -> CachedCopy:
     """A file of a repository of Hugging Face, in the cache that its library shares with timm and transformers.
 
     Args:
@@ -148,11 +148,11 @@ def from_hub(
         found = fingerprint(path)["sha256"]
         is_spoilt = (expected or _recorded_digest(path)) not in (None, found)
         if not is_spoilt:
-            return Copy(path, _compare(found, address, expected))
+            return CachedCopy(path, _compare(found, address, expected))
     say(f"fetching {address}{' again: the kept copy is damaged' if is_spoilt else ''}")
     with _one_line(address):
         path = Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_spoilt))
-    return Copy(path, _compare(fingerprint(path)["sha256"], address, expected))
+    return CachedCopy(path, _compare(fingerprint(path)["sha256"], address, expected))
 
 
 def find_kept(repository: str, file: str) -> Path | None:
@@ -294,7 +294,7 @@ def _fetch(address: str, target: BinaryIO, has_checksum: bool) -> str:
     return digest.hexdigest()
 
 
-class _Redirections(urllib.request.HTTPRedirectHandler):
+class _RedirectHandler(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, request: Any, file: Any, code: int, text: str, headers: Any, address: str) -> Any:
         before, after = (urllib.parse.urlsplit(a).scheme.lower() for a in (request.full_url, address))
         if after not in ("http", "https") or (before, after) == ("https", "http"):
@@ -321,7 +321,7 @@ def _request(address: str) -> urllib.request.Request:
 @contextlib.contextmanager
 def _open(address: str) -> Iterator[Any]:
     try:
-        opener = urllib.request.build_opener(_Redirections)  # anew, since it reads which proxies there are
+        opener = urllib.request.build_opener(_RedirectHandler)  # anew, since it reads which proxies there are
         response = opener.open(_request(address), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         reason = shorten(error.reason, 200)

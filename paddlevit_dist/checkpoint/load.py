@@ -14,10 +14,10 @@ import paddle
 from ..registry import MODELS
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from ..tasks.model import contract_of
+from ..tasks.model import as_model
 from .class_rows import AXIS_OF_OUTPUTS, ClassNames, follow_names
-from .content import about_of, is_of_a_run, settings_beside
-from .weights import Weights, given_weights, read_weights
+from .content import is_of_a_run, read_weights_info, settings_beside
+from .weights import SourceWeights, given_weights, read_weights
 
 Shape = tuple[int, ...]
 
@@ -133,7 +133,7 @@ class LoadReport:
 
 def load_weights(
     model: paddle.nn.Layer,
-    source: str | os.PathLike | Mapping[str, Any] | Weights,
+    source: str | os.PathLike | Mapping[str, Any] | SourceWeights,
     *,
     minimum_loaded: float = 0.9,
     strict: bool = False,
@@ -164,12 +164,12 @@ def load_weights(
         UserError: the source cannot be read, or does not fit well enough, or has a batch norm's weights without its
             running statistics.
     """
-    weights = _weights_of(source, part, sha256)
+    weights = _get_weights(source, part, sha256)
     state, origin, notices = _in_our_names_and_layout(model, weights)
     report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
     values = _plan(model, state, report, class_names)
     if strict:
-        _require_everything(report, contract_of(model).classes_of_outputs)
+        _require_everything(report, as_model(model).classes_of_outputs)
         unused = [name for name in report.unexpected if not _APART(name)]
         if unused and not allow_unused:
             _refuse_unused(report, unused)
@@ -182,37 +182,37 @@ def load_weights(
     return report
 
 
-def classes_of(model: paddle.nn.Layer, weights: Weights) -> int | None:
+def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
     """How many classes the weights have a classifier for, or None if they have none that belongs to this model."""
     state, _, _ = _in_our_names_and_layout(model, weights)
-    contract = contract_of(model)
+    contract = as_model(model)
     biases = [state.get(f"{layer}.bias") for layer in contract.classifier_layers]
     outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
     return None if outputs is None else contract.classes_of_outputs(outputs)
 
 
-def rename_for(model: paddle.nn.Layer, weights: Weights) -> dict[str, np.ndarray]:
+def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.ndarray]:
     """Return the entries that the model has a place for, under its names and in its layout of Linear weights; what is
     not of a weight's shape, such as a number that an optimizer keeps of it, keeps its shape."""
     state, _, _ = _in_our_names_and_layout(model, weights)
     return {name: state[name] for name in model.state_dict() if name in state}
 
 
-def _weights_of(source: Any, part: str | None, sha256: str | None) -> Weights:
-    if isinstance(source, Weights):
+def _get_weights(source: Any, part: str | None, sha256: str | None) -> SourceWeights:
+    if isinstance(source, SourceWeights):
         return source
     return given_weights(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
 
 
 def _in_our_names_and_layout(
-    model: paddle.nn.Layer, weights: Weights
+    model: paddle.nn.Layer, weights: SourceWeights
 ) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
     targets = model.state_dict()
-    states = rename_states(weights.state, {**contract_of(model).key_maps, "PyTorch": from_torch_names})
+    states = rename_states(weights.state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
     states = {owner: _with_norms_named_as(targets, state) for owner, state in states.items()}
     owner = max(states, key=lambda owner: sum(name in targets for name in states[owner]))  # first of equals: our own
     state = states[owner]
-    notices = contract_of(model).notices_of_source(owner, state)
+    notices = as_model(model).notices_of_source(owner, state)
 
     layers = model.named_sublayers(include_self=True)
     linear = [f"{prefix}.weight".lstrip(".") for prefix, layer in layers if isinstance(layer, paddle.nn.Linear)]
@@ -229,7 +229,7 @@ def _in_our_names_and_layout(
     return state, f"{owner} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}", notices
 
 
-def layout_of_owner(owner: str, weights: Weights) -> bool:
+def layout_of_owner(owner: str, weights: SourceWeights) -> bool:
     """Whether Linear weights are (in, out) where no shape decides it: by whose names they have, then by the format."""
     return _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
 
@@ -238,7 +238,7 @@ def _plan(
     model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadReport, class_names: ClassNames | None = None
 ) -> dict[str, np.ndarray]:
     """Fill the report and return the arrays to assign, without touching the model."""
-    targets, contract = model.state_dict(), contract_of(model)
+    targets, contract = model.state_dict(), as_model(model)
     followed = None if class_names is None else follow_names(contract, class_names, state, targets)
     by_name = frozenset() if followed is None else followed.names
     fitting: dict[str, np.ndarray] = {} if followed is None else dict(followed.values)
@@ -349,7 +349,7 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
 def _fitting(source: str) -> str:
     """Which model the weights are for, as far as what is beside them says it, or their name."""
     file = Path(source)
-    model = (settings_beside(about_of(file), file) or {}).get("MODEL")
+    model = (settings_beside(read_weights_info(file), file) or {}).get("MODEL")
     if isinstance(model, dict) and isinstance(model.get("NAME"), str):
         return f". It is of a run of MODEL.NAME {shorten(model['NAME'])}: take that run's settings of MODEL"
     named = [name for name in MODELS if file.name.startswith((f"{name}.", f"{name}-"))]

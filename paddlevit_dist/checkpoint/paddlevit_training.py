@@ -14,7 +14,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from .unpickling import restricted_load
-from .weights import EXTENSION, Weights, as_array, given_weights
+from .weights import EXTENSION, SourceWeights, as_array, given_weights
 
 _ACCUMULATOR = re.compile(r"(.+)_(moment1|moment2|beta1_pow_acc|beta2_pow_acc|velocity)_\d+")
 
@@ -31,9 +31,9 @@ class PaddleViTTraining(NamedTuple):
     """
 
     epoch: int
-    weights: Weights
-    average: Weights | None
-    accumulators: dict[str, Weights]
+    weights: SourceWeights
+    average: SourceWeights | None
+    accumulators: dict[str, SourceWeights]
     scaler: dict[str, Any]
 
 
@@ -65,7 +65,7 @@ def read_training(file: Path) -> PaddleViTTraining | None:
     )
 
 
-def _take(state: Mapping[str, Any], file: Path) -> Weights:
+def _take(state: Mapping[str, Any], file: Path) -> SourceWeights:
     return given_weights(state)._replace(name=str(file), in_paddle_layout=True)
 
 

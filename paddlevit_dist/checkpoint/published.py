@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..registry import address_of_weights
 from ..runtime.errors import UserError
-from .download import Copy, find_kept, from_hub, kept_copy, local_copy, silent, small_of_hub
+from .download import CachedCopy, find_kept, from_hub, kept_copy, local_copy, silent, small_of_hub
 
 _ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
 _ENDPOINT = "https://huggingface.co"
@@ -30,7 +30,7 @@ _HALF = (0.5, 0.5, 0.5)
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-class Published(NamedTuple):
+class PublishedWeights(NamedTuple):
     """Weights with a name.
 
     Attributes:
@@ -62,29 +62,29 @@ class Published(NamedTuple):
 # Source: github.com/huggingface/pytorch-image-models, results/results-imagenet.csv of 2026-08-08, and the ``_cfg`` of
 # each model's file.
 _ROWS = (
-    Published("vit_tiny_patch16_224.augreg_in21k_ft_in1k", 75.452, "Apache-2.0", _HALF, _HALF),
-    Published("vit_small_patch16_224.augreg_in21k_ft_in1k", 81.402, "Apache-2.0", _HALF, _HALF),
-    Published("vit_base_patch16_224.augreg_in21k_ft_in1k", 84.534, "Apache-2.0", _HALF, _HALF),
-    Published("deit_tiny_patch16_224.fb_in1k", 72.190, "Apache-2.0"),
-    Published("deit_small_patch16_224.fb_in1k", 79.856, "Apache-2.0"),
-    Published("deit_base_patch16_224.fb_in1k", 81.980, "Apache-2.0"),
-    Published("swin_tiny_patch4_window7_224.ms_in1k", 81.388, "MIT"),
-    Published("swin_base_patch4_window7_224.ms_in22k_ft_in1k", 85.276, "MIT"),
-    Published("convnext_tiny.fb_in22k_ft_in1k", 82.900, "Apache-2.0", crop_pct=0.875),
-    Published("convnext_tiny.fb_in1k", 82.066, "Apache-2.0", crop_pct=0.875),
-    Published("convnext_small.fb_in22k_ft_in1k", 84.582, "Apache-2.0", crop_pct=0.875),
-    Published("convnext_base.fb_in22k_ft_in1k", 85.814, "Apache-2.0", crop_pct=0.875),
-    Published("pvt_v2_b0.in1k", 70.654, "Apache-2.0"),
-    Published("pvt_v2_b1.in1k", 78.698, "Apache-2.0"),
-    Published("pvt_v2_b2.in1k", 82.062, "Apache-2.0"),
-    Published("resnet18.a1_in1k", 71.504, "Apache-2.0", crop_pct=0.95),
-    Published("resnet18.tv_in1k", 69.752, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
-    Published("resnet34.a1_in1k", 76.420, "Apache-2.0", crop_pct=0.95),
-    Published("resnet34.tv_in1k", 73.298, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
-    Published("resnet50.a1_in1k", 80.382, "Apache-2.0", crop_pct=0.95),
-    Published("resnet50.tv_in1k", 76.156, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
-    Published("resnet101.a1_in1k", 81.494, "Apache-2.0", crop_pct=0.95),
-    Published("resnet101.tv_in1k", 77.404, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
+    PublishedWeights("vit_tiny_patch16_224.augreg_in21k_ft_in1k", 75.452, "Apache-2.0", _HALF, _HALF),
+    PublishedWeights("vit_small_patch16_224.augreg_in21k_ft_in1k", 81.402, "Apache-2.0", _HALF, _HALF),
+    PublishedWeights("vit_base_patch16_224.augreg_in21k_ft_in1k", 84.534, "Apache-2.0", _HALF, _HALF),
+    PublishedWeights("deit_tiny_patch16_224.fb_in1k", 72.190, "Apache-2.0"),
+    PublishedWeights("deit_small_patch16_224.fb_in1k", 79.856, "Apache-2.0"),
+    PublishedWeights("deit_base_patch16_224.fb_in1k", 81.980, "Apache-2.0"),
+    PublishedWeights("swin_tiny_patch4_window7_224.ms_in1k", 81.388, "MIT"),
+    PublishedWeights("swin_base_patch4_window7_224.ms_in22k_ft_in1k", 85.276, "MIT"),
+    PublishedWeights("convnext_tiny.fb_in22k_ft_in1k", 82.900, "Apache-2.0", crop_pct=0.875),
+    PublishedWeights("convnext_tiny.fb_in1k", 82.066, "Apache-2.0", crop_pct=0.875),
+    PublishedWeights("convnext_small.fb_in22k_ft_in1k", 84.582, "Apache-2.0", crop_pct=0.875),
+    PublishedWeights("convnext_base.fb_in22k_ft_in1k", 85.814, "Apache-2.0", crop_pct=0.875),
+    PublishedWeights("pvt_v2_b0.in1k", 70.654, "Apache-2.0"),
+    PublishedWeights("pvt_v2_b1.in1k", 78.698, "Apache-2.0"),
+    PublishedWeights("pvt_v2_b2.in1k", 82.062, "Apache-2.0"),
+    PublishedWeights("resnet18.a1_in1k", 71.504, "Apache-2.0", crop_pct=0.95),
+    PublishedWeights("resnet18.tv_in1k", 69.752, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
+    PublishedWeights("resnet34.a1_in1k", 76.420, "Apache-2.0", crop_pct=0.95),
+    PublishedWeights("resnet34.tv_in1k", 73.298, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
+    PublishedWeights("resnet50.a1_in1k", 80.382, "Apache-2.0", crop_pct=0.95),
+    PublishedWeights("resnet50.tv_in1k", 76.156, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
+    PublishedWeights("resnet101.a1_in1k", 81.494, "Apache-2.0", crop_pct=0.95),
+    PublishedWeights("resnet101.tv_in1k", 77.404, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
 )
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 _SATELLITE_MEAN, _SATELLITE_STD = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
@@ -92,24 +92,26 @@ _SATELLITE_MEAN, _SATELLITE_STD = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
 DINOV3_LICENSE = "DINOv3-License"
 
 
-def _foundation() -> list[Published]:
+def _foundation() -> list[PublishedWeights]:
     """Backbones without a classifier, and EVA-02. Source: each one's ``pretrained_cfg`` in timm 1.0.31."""
     rows = []
     for size in ("small", "base", "large", "giant"):
         for registers in ("", "_reg4"):
-            rows.append(Published(f"vit_{size}_patch14{registers}_dinov2.lvd142m", None, "Apache-2.0", crop_pct=1.0))
+            rows.append(
+                PublishedWeights(f"vit_{size}_patch14{registers}_dinov2.lvd142m", None, "Apache-2.0", crop_pct=1.0)
+            )
     for size in ("small", "small_plus", "base", "large", "huge_plus", "7b"):
-        rows.append(Published(f"vit_{size}_patch16_dinov3.lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
+        rows.append(PublishedWeights(f"vit_{size}_patch16_dinov3.lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
     for size in ("large", "7b"):
         of_satellites = _SATELLITE_MEAN, _SATELLITE_STD, 1.0
-        rows.append(Published(f"vit_{size}_patch16_dinov3.sat493m", None, DINOV3_LICENSE, *of_satellites))
+        rows.append(PublishedWeights(f"vit_{size}_patch16_dinov3.sat493m", None, DINOV3_LICENSE, *of_satellites))
     for size in ("tiny", "small", "base", "large"):
-        rows.append(Published(f"convnext_{size}.dinov3_lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
+        rows.append(PublishedWeights(f"convnext_{size}.dinov3_lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
     siglip = {"base_patch16": (224, 256, 384, 512), "base_patch32": (256,), "large_patch16": (256, 384, 512)}
     siglip |= {"so400m_patch14": (224, 378), "so400m_patch16": (256, 384, 512), "giantopt_patch16": (256, 384)}
     for size, sides in siglip.items():
         for pool, side in ((pool, side) for side in sides for pool in ("", "_gap")):
-            rows.append(Published(f"vit_{size}_siglip{pool}_{side}.v2_webli", None, "Apache-2.0", _HALF, _HALF))
+            rows.append(PublishedWeights(f"vit_{size}_siglip{pool}_{side}.v2_webli", None, "Apache-2.0", _HALF, _HALF))
     for name, top1 in (
         ("tiny_patch14_336.mim_in22k_ft_in1k", 80.630),
         ("small_patch14_336.mim_in22k_ft_in1k", 85.718),
@@ -119,9 +121,9 @@ def _foundation() -> list[Published]:
     ):
         crop = 0.9 if top1 is None else 1.0
         mode = "squash" if "_448." in name else "center"
-        rows.append(Published(f"eva02_{name}", top1, "MIT", _CLIP_MEAN, _CLIP_STD, crop, crop_mode=mode))
-    rows.append(Published("vit_base_patch16_clip_224.laion2b", None, "Apache-2.0", _CLIP_MEAN, _CLIP_STD, 1.0))
-    rows.append(Published("vit_large_patch14_clip_224.laion2b", None, "Apache-2.0", _HALF, _HALF, 1.0))
+        rows.append(PublishedWeights(f"eva02_{name}", top1, "MIT", _CLIP_MEAN, _CLIP_STD, crop, crop_mode=mode))
+    rows.append(PublishedWeights("vit_base_patch16_clip_224.laion2b", None, "Apache-2.0", _CLIP_MEAN, _CLIP_STD, 1.0))
+    rows.append(PublishedWeights("vit_large_patch14_clip_224.laion2b", None, "Apache-2.0", _HALF, _HALF, 1.0))
     return rows
 
 
@@ -144,7 +146,7 @@ def _authors() -> dict[str, str]:
     return found
 
 
-PUBLISHED: dict[str, Published] = {row.name: row for row in [*_ROWS, *_foundation()]}
+PUBLISHED: dict[str, PublishedWeights] = {row.name: row for row in [*_ROWS, *_foundation()]}
 _OF_AUTHORS = _authors()
 _DFINE = {"n": "nano", "s": "small", "m": "medium", "l": "large", "x": "xlarge"}
 
@@ -152,10 +154,14 @@ _DFINE = {"n": "nano", "s": "small", "m": "medium", "l": "large", "x": "xlarge"}
 def weights_of_authors(model: str) -> list[str]:
     """Weights of a registered model that its authors keep at Hugging Face, each with its licence and whether it is
     gated."""
-    return [_OF_AUTHORS[model]] if model in _OF_AUTHORS else [f"{one} (Apache-2.0)" for one in detectors_of(model)]
+    return (
+        [_OF_AUTHORS[model]]
+        if model in _OF_AUTHORS
+        else [f"{one} (Apache-2.0)" for one in find_published_detectors(model)]
+    )
 
 
-def detectors_of(model: str) -> list[str]:
+def find_published_detectors(model: str) -> list[str]:
     """Published weights of a real-time detector of that name, all Apache-2.0: first those of COCO alone."""
     family, _, size = model.partition("_")
     if family == "dfine" and size in _DFINE:
@@ -166,21 +172,21 @@ def detectors_of(model: str) -> list[str]:
     return [f"hf:PekingU/rtdetr_v2_{size}"] if family == "rtdetrv2" and not size.endswith("_dsp") else []
 
 
-def find_published(source: Any) -> Published | None:
+def find_published(source: Any) -> PublishedWeights | None:
     """The row that ``source`` names, None for a path that exists and for anything else."""
     if not isinstance(source, str) or os.path.exists(source):
         return None
     return PUBLISHED.get(source.partition("#")[0].lower().removeprefix("hf:timm/"))
 
 
-def find_published_for(model: str) -> Published | None:
+def find_published_for(model: str) -> PublishedWeights | None:
     """The first row of the registered model of that name."""
     return next((row for row in PUBLISHED.values() if row.model == model.lower()), None)
 
 
 def is_fetched(source: Any) -> bool:
     """Whether ``source`` is an address or a name, whose weights are fetched, rather than a path."""
-    return _repository(source) is not None or _address_of(source) is not None
+    return _repository(source) is not None or _resolve_address(source) is not None
 
 
 def _repository(source: Any) -> str | None:
@@ -193,7 +199,7 @@ def _repository(source: Any) -> str | None:
     return found[1] if found else None
 
 
-def _address_of(source: Any) -> str | None:
+def _resolve_address(source: Any) -> str | None:
     """The address that ``source`` is, or that of the weights at ModelScope or of another package that it names; None if
     it is neither."""
     if isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE):
@@ -217,7 +223,7 @@ def _at_modelscope(source: Any, file: str) -> str | None:
     return f"{endpoint}/models/{found[1]}/resolve/master/{file}" if found else None
 
 
-def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], None] = silent) -> Copy | None:
+def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], None] = silent) -> CachedCopy | None:
     """The file of an address or a name, fetched once; None for anything else.
 
     Args:
@@ -229,7 +235,7 @@ def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], N
     """
     repository = _repository(source)
     if repository is None:
-        address = _address_of(source)
+        address = _resolve_address(source)
         return None if address is None else local_copy(address, sha256, say=say)
     _, mark, checksum = source.partition("#")
     return from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, say)

@@ -27,7 +27,7 @@ import paddle
 import yaml
 
 from ..runtime import paddle_versions
-from ..runtime.files import atomic_file, is_temporary, temporary_name, told_if_not_written
+from ..runtime.files import atomic_file, is_temporary, os_errors_as_user_errors, temporary_name
 from .content import (
     ABOUT,
     AVERAGED,
@@ -63,7 +63,7 @@ __all__ = [  # what those who save and continue runs need
 
 _NAME_TABLE = "StructuredToParameterName@@"  # Paddle's entry for the automatic names
 _PROTOCOL = 4  # of pickle: Paddle's default
-_told = functools.partial(told_if_not_written, remark=", then -resume=auto")
+_told = functools.partial(os_errors_as_user_errors, remark=", then -resume=auto")
 
 
 class HostTensor(NamedTuple):

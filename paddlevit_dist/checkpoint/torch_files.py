@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from .array_files import RefusedError, reading
-from .unpickling import Fixed, Name, PickleReader, expect
+from .unpickling import FrozenObject, GlobalName, PickleReader, expect
 
 KIND, ADVICE = "torch.save file", "save it again as a state dict of tensors, or as safetensors"
 _LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
@@ -55,7 +55,7 @@ def open_torch_file(path: str | os.PathLike) -> Iterator[Any]:
             yield _load_legacy(stream)
 
 
-class Storage(Fixed):
+class TensorStorage(FrozenObject):
     """The memory of one or more tensors, read when the first of them is.
 
     Args:
@@ -80,10 +80,10 @@ class Storage(Fixed):
         return self._numbers
 
 
-class StoredTensor(Fixed):
+class StoredTensor(FrozenObject):
     """A tensor as the file describes it: a shape over a storage."""
 
-    def __init__(self, storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    def __init__(self, storage: TensorStorage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.storage = storage
         self.offset = offset
         self.shape = shape
@@ -104,7 +104,7 @@ def _whole_numbers(value: Any) -> tuple[int, ...]:
 
 def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
     """``rest`` is whether a gradient is required, hooks and metadata, which weights do without."""
-    storage, shape, strides = expect(storage, Storage), _whole_numbers(shape), _whole_numbers(strides)
+    storage, shape, strides = expect(storage, TensorStorage), _whole_numbers(shape), _whole_numbers(strides)
     (offset,) = _whole_numbers((offset,))
     if len(shape) != len(strides) or len(shape) > 32:
         raise ValueError("a tensor in it has no valid shape")
@@ -140,17 +140,17 @@ class TorchReader(PickleReader):
     def __init__(self, stream: IO[bytes], read_storage: Callable[[str], bytes]) -> None:
         super().__init__(stream)
         self._read_storage = read_storage
-        self.storages: dict[str, Storage] = {}
+        self.storages: dict[str, TensorStorage] = {}
 
-    def persistent_load(self, about: Any) -> Storage:
+    def persistent_load(self, about: Any) -> TensorStorage:
         """A storage is named by ("storage", its type, key, device, number of elements[, a view in old files])."""
         about = expect(about, tuple)
         if len(about) not in (5, 6) or about[0] != "storage" or (len(about) == 6 and about[5] is not None):
             raise ValueError("a storage in it is not described as torch describes it")
-        kind, key, count = expect(about[1], Name), expect(about[2], str), about[4]
+        kind, key, count = expect(about[1], GlobalName), expect(about[2], str), about[4]
         (count,) = _whole_numbers((count,))
         dtype = np.dtype(_DTYPES[kind.text.removeprefix("torch.")])
-        known = self.storages.setdefault(key, Storage(dtype, count, functools.partial(self._read_storage, key)))
+        known = self.storages.setdefault(key, TensorStorage(dtype, count, functools.partial(self._read_storage, key)))
         if (known.dtype, known.count) != (dtype, count):
             raise ValueError("a storage in it is described in two ways")
         return known

@@ -60,7 +60,7 @@ def _load(stream: BinaryIO, keeps_names: bool) -> Any:
     return value
 
 
-class Fixed:
+class FrozenObject:
     """An object that a file can put somewhere but not change: ``pickle`` would set any attribute of it."""
 
     __slots__ = ()
@@ -70,7 +70,7 @@ class Fixed:
         raise ValueError("it sets the state of something that is not an array")
 
 
-class Name(Fixed):
+class GlobalName(FrozenObject):
     """A class or function as the file names it, and what calling it does; None: it may only be an argument."""
 
     __slots__ = ("function", "text")
@@ -103,14 +103,16 @@ class PickleReader(pickle.Unpickler):
         _require_bounded(value, _LEAST_ENTRIES + _ENTRIES_PER_BYTE * self._bytes_left, {})
         return _finish(value, {})
 
-    def find_class(self, module: str, attribute: str) -> Name:
+    def find_class(self, module: str, attribute: str) -> GlobalName:
         text = f"{module}.{attribute}"
         if (module, attribute) == ("_codecs", "encode"):
-            return Name(text, self._encode)
+            return GlobalName(text, self._encode)
         if (module, attribute) not in self.calls:
             raise RefusedError(f"it asks for {ascii(text[:120])}")
         function = self.calls[module, attribute]
-        return Name(text, functools.partial(function, self.spend) if function in (_StoredArray, _array) else function)
+        return GlobalName(
+            text, functools.partial(function, self.spend) if function in (_StoredArray, _array) else function
+        )
 
     def persistent_load(self, about: Any) -> Any:
         """Refuse every persistent identifier: there is none in Paddle's files."""
@@ -168,10 +170,10 @@ class _KeyCheck:
         self._stack += [name.startswith("TUPLE")] * len(instruction.stack_after)
 
 
-class _Skipped(bytes):
+class _SkippedBytes(bytes):
     """Bytes that were passed over: ``genops`` looks at nothing but their number."""
 
-    def __new__(cls, length: int) -> "_Skipped":
+    def __new__(cls, length: int) -> "_SkippedBytes":
         skipped = super().__new__(cls)
         skipped.length = length
         return skipped
@@ -182,7 +184,7 @@ class _Skipped(bytes):
         return self.length
 
 
-class _Bounded:
+class _BoundedStream:
     """A stream for ``genops`` that compares a length with what is left of the file, and passes over what is long."""
 
     def __init__(self, stream: IO[bytes], left: int) -> None:
@@ -194,7 +196,7 @@ class _Bounded:
         self.left -= length
         if length > _LONG and isinstance(self._stream, (io.BufferedReader, io.BytesIO)):  # not of a zip: its checksum
             self._stream.seek(length, os.SEEK_CUR)
-            return _Skipped(length)
+            return _SkippedBytes(length)
         return self._stream.read(length)
 
     def readline(self) -> bytes:
@@ -208,7 +210,7 @@ def _require_plain(stream: IO[bytes]) -> int:
     start = stream.tell()
     size, tuples, keys = stream.seek(0, os.SEEK_END) - start, 0, _KeyCheck()
     stream.seek(start)
-    bounded = _Bounded(stream, size)
+    bounded = _BoundedStream(stream, size)
     for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], bounded))):
         name: str = instruction.name
         if (name == "PROTO") != (count == 0):
@@ -250,7 +252,7 @@ def _finish(value: Any, seen: dict[int, tuple[Any, Any]]) -> Any:
     if isinstance(value, _StoredArray):
         return value.numpy()
     if not isinstance(value, (list, tuple, dict)):
-        if isinstance(value, (Name, _NumberType)):
+        if isinstance(value, (GlobalName, _NumberType)):
             raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")
         return value
     if id(value) not in seen:
@@ -275,7 +277,7 @@ def expect(value: Any, kinds: Any) -> Any:
 # What a call in the file may do. Each takes the arguments as the file gives them, and checks these.
 
 
-class _NumberType(Fixed):
+class _NumberType(FrozenObject):
     """The type of an array's numbers, which gets its byte order afterwards; numpy's own would believe its state."""
 
     __slots__ = ("dtype",)
@@ -292,7 +294,7 @@ class _NumberType(Fixed):
         self.dtype = self.dtype.newbyteorder(state[1])
 
 
-class _StoredArray(Fixed):
+class _StoredArray(FrozenObject):
     """An array in the making: nothing until its state is set, and then for good.
 
     Args:
@@ -302,7 +304,7 @@ class _StoredArray(Fixed):
     __slots__ = ("array", "spend")
 
     def __init__(self, spend: Callable[[int], None], subtype: Any, shape: Any, typecode: Any) -> None:
-        if not isinstance(subtype, Name) or subtype.text != "numpy.ndarray" or shape != (0,):
+        if not isinstance(subtype, GlobalName) or subtype.text != "numpy.ndarray" or shape != (0,):
             raise ValueError("an array in it is not made as numpy makes it")
         self.spend, self.array = spend, None
 
@@ -357,7 +359,7 @@ def _named_array(pair: Any) -> tuple[str, _StoredArray]:
     return expect(pair[0], str), array
 
 
-class _Table(dict):
+class _PlainDict(dict):
     """An OrderedDict, whose attributes (of PyTorch's, the versions of layers) are left out."""
 
     __slots__ = ()
@@ -374,7 +376,7 @@ class _Table(dict):
 _CALLS: dict[tuple[str, str], Callable[..., Any] | None] = {
     ("numpy", "ndarray"): None,
     ("numpy", "dtype"): _NumberType,
-    ("collections", "OrderedDict"): _Table,
+    ("collections", "OrderedDict"): _PlainDict,
 }
 for _package in ("numpy.core", "numpy._core"):  # numpy 1 and 2
     _CALLS[f"{_package}.multiarray", "_reconstruct"] = _StoredArray

@@ -15,7 +15,7 @@ from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
 from .content import AVERAGED, MODEL, checkpoint_in, intact
-from .download import Copy, silent
+from .download import CachedCopy, silent
 from .published import is_fetched, local_weights, similar_names
 from .torch_files import StoredTensor, open_torch_file
 from .unpickling import restricted_load
@@ -42,7 +42,7 @@ _ALWAYS_ALLOWED, _LARGEST_GAIN = 1 << 26, 4
 _DEPTH = 3  # wrappers and prefixes inside one another; bounded because a damaged file may nest without end
 
 
-class Weights(NamedTuple):
+class SourceWeights(NamedTuple):
     """Contents of a source.
 
     Attributes:
@@ -58,7 +58,7 @@ class Weights(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str | None = None) -> Weights:
+def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str | None = None) -> SourceWeights:
     """The weights in a file or at an address, whatever their format.
 
     Args:
@@ -73,15 +73,15 @@ def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str
     """
     file, notices = local_file(source, sha256)
     if file.name.endswith(INDEX_ENDING):
-        parts = [_read_file(shard, part) for shard in shards_of(file)]
+        parts = [_read_file(shard, part) for shard in list_shards(file)]
         state = {name: value for shard in parts for name, value in shard.state.items()}
-        return Weights(str(file), _without_prefix(state), parts[0].in_paddle_layout, notices)
+        return SourceWeights(str(file), _without_prefix(state), parts[0].in_paddle_layout, notices)
     with intact(file):
         weights = _read_file(file, part)
     return weights._replace(notices=notices + weights.notices)
 
 
-def shards_of(index: Path) -> list[Path]:
+def list_shards(index: Path) -> list[Path]:
     """The files beside ``index`` that it names, each once.
 
     Raises:
@@ -101,7 +101,7 @@ def read_state(path: str | os.PathLike) -> dict[str, np.ndarray]:
     return read_weights(path).state
 
 
-def given_weights(state: Mapping[str, Any], part: str | None = None) -> Weights:
+def given_weights(state: Mapping[str, Any], part: str | None = None) -> SourceWeights:
     """Take a mapping in memory as weights: numpy arrays, Paddle tensors or (name, array) pairs."""
     name = "the given state"
     chosen, notices = _unwrap(state, name, part, _WRAPPERS)
@@ -109,10 +109,10 @@ def given_weights(state: Mapping[str, Any], part: str | None = None) -> Weights:
     of_paddle = paddle is not None and any(isinstance(value, paddle.Tensor) for value in chosen.values())
     if of_paddle:
         chosen, notices = _unwrap(state, name, part, _OF_PADDLE)
-    return Weights(name, _arrays(chosen, name), of_paddle, notices)
+    return SourceWeights(name, _arrays(chosen, name), of_paddle, notices)
 
 
-def _read_file(file: Path, part: str | None) -> Weights:
+def _read_file(file: Path, part: str | None) -> SourceWeights:
     name, extension = str(file), file.suffix.lower()
     if extension == ".safetensors":
         state, metadata = read_safetensors(file)
@@ -130,7 +130,9 @@ def _largest_size(file: Path) -> int:
     return _ALWAYS_ALLOWED + _LARGEST_GAIN * file.stat().st_size
 
 
-def _weights(content: Any, name: str, in_paddle_layout: bool, part: str | None, most: float = float("inf")) -> Weights:
+def _weights(
+    content: Any, name: str, in_paddle_layout: bool, part: str | None, most: float = float("inf")
+) -> SourceWeights:
     state, notices = _unwrap(content, name, part, _OF_PADDLE if in_paddle_layout else _WRAPPERS)
     needed = sum(map(_bytes_needed, state.values()))
     if needed > most:
@@ -138,10 +140,10 @@ def _weights(content: Any, name: str, in_paddle_layout: bool, part: str | None, 
             f"{name} is refused: its arrays need {needed / 1e6:,.0f} MB, far more than the file has, as it gives the "
             "same numbers many names; save each array once"
         )
-    return Weights(name, _arrays(state, name), in_paddle_layout, notices)
+    return SourceWeights(name, _arrays(state, name), in_paddle_layout, notices)
 
 
-def local_file(source: str | os.PathLike, sha256: str | None = None, say: Callable[[str], None] = silent) -> Copy:
+def local_file(source: str | os.PathLike, sha256: str | None = None, say: Callable[[str], None] = silent) -> CachedCopy:
     """The file on this machine that ``source`` means, as ``read_weights`` takes it: what every command reads.
 
     Args:
@@ -152,7 +154,7 @@ def local_file(source: str | os.PathLike, sha256: str | None = None, say: Callab
     copy = local_weights(source, sha256, say)
     if copy is None and sha256 is not None:
         raise UserError(f"sha256 was given for {source}: it is only checked for http(s):// and file:// addresses")
-    return copy or Copy(find_weights_file(source), ())
+    return copy or CachedCopy(find_weights_file(source), ())
 
 
 def find_weights_file(path: str | os.PathLike) -> Path:
@@ -170,7 +172,9 @@ def find_weights_file(path: str | os.PathLike) -> Path:
         for candidate in (given, with_extension, *in_directory):
             if candidate.is_file():
                 if candidate.suffix.lower() in _OTHER_FORMATS:
-                    settings = [found for one in extensions() if (found := one.evaluated_word(str(candidate)))]
+                    settings = [
+                        found for one in extensions() if (found := one.parse_evaluated_argument(str(candidate)))
+                    ]
                     advice = f"; it is evaluated with {settings[0]}" if settings else ""
                     raise UserError(
                         f"{candidate}: {candidate.suffix} files are not read, only {', '.join(SUFFIXES)} are{advice}"
@@ -278,7 +282,7 @@ def as_array(value: Any) -> np.ndarray | None:
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray):
         value = value[1]
     if not isinstance(value, np.ndarray) and callable(getattr(value, "numpy", None)):
-        value = _numbers_of(value)
+        value = _to_numpy(value)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
         return None
     if value.dtype == np.uint16:
@@ -286,7 +290,7 @@ def as_array(value: Any) -> np.ndarray | None:
     return value
 
 
-def _numbers_of(tensor: Any) -> Any:
+def _to_numpy(tensor: Any) -> Any:
     """Of a tensor of Paddle, of a file, or of PyTorch, which must be detached and has no bfloat16 in numpy."""
     for step in ("detach", "cpu"):
         tensor = getattr(tensor, step, lambda unchanged=tensor: unchanged)()

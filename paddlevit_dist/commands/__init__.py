@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str | Extension, str]] = {
 }
 
 
-def function_of(command: str) -> Callable[[list[str]], None]:
+def import_command(command: str) -> Callable[[list[str]], None]:
     """Import what carries a command out, given the words that follow its name."""
     place = COMMANDS[command][0]
     return import_object(place) if isinstance(place, str) else functools.partial(place.run_command, command)

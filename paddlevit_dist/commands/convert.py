@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.array_files import write_safetensors
-from ..checkpoint.content import about_of, settings_beside
+from ..checkpoint.content import read_weights_info, settings_beside
 from ..checkpoint.load import layout_of_owner, rename_states, to_torch_names
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
-from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, find_weights_file, read_weights
+from ..checkpoint.weights import EXTENSION, SourceWeights, evaluated_weights, find_weights_file, read_weights
 from ..launch.tuning import import_paddle
 from ..models import create_model, variant_options
 from ..registry import MODELS
@@ -25,7 +25,7 @@ _SAFETENSORS = ".safetensors"
 _LEAST_KNOWN = 0.5  # fraction of a source's names that its family must know
 
 
-class Family(NamedTuple):
+class ModelFamily(NamedTuple):
     """Parameter names of a model family, with ``#`` for every number so that depth and width do not matter.
 
     Attributes:
@@ -41,7 +41,7 @@ class Family(NamedTuple):
     linear: set[str]
 
 
-class Converted(NamedTuple):
+class ConvertedWeights(NamedTuple):
     """Weights under timm's names, Linear weights as (in, out), and what was learned about them."""
 
     state: dict[str, np.ndarray]
@@ -76,7 +76,7 @@ def run(words: list[str]) -> None:
     print(one_line(f"{options.output}: {len(converted.state)} arrays, {number:,} numbers"))
 
 
-def convert(source: str, target: str, part: str | None = None) -> Converted:
+def convert(source: str, target: str, part: str | None = None) -> ConvertedWeights:
     """Read weights, convert names and layout, and write them to ``target``.
 
     Raises:
@@ -102,19 +102,21 @@ def convert(source: str, target: str, part: str | None = None) -> Converted:
     return converted
 
 
-def _of_timm(source: str, weights: Weights) -> Converted | None:
+def _of_timm(source: str, weights: SourceWeights) -> ConvertedWeights | None:
     """Return the weights of a run whose model timm's files built: their names and layout are timm's already."""
     if is_fetched(source):
         return None
     file = find_weights_file(source)
-    model = (settings_beside(about_of(file), file) or {}).get("MODEL")
+    model = (settings_beside(read_weights_info(file), file) or {}).get("MODEL")
     name = model.get("NAME") if isinstance(model, dict) else None
     if not isinstance(name, str) or not name.startswith("timm:"):
         return None
-    return Converted(weights.state, set(), f"{name}, timm's own names and layout", [], weights.name, weights.notices)
+    return ConvertedWeights(
+        weights.state, set(), f"{name}, timm's own names and layout", [], weights.name, weights.notices
+    )
 
 
-def with_our_names(weights: Weights) -> Converted:
+def with_our_names(weights: SourceWeights) -> ConvertedWeights:
     """Return the weights with timm's names and Paddle's layout.
 
     The family and owner chosen are those that know the most names. Either all Linear weights are transposed or none:
@@ -140,7 +142,7 @@ def with_our_names(weights: Weights) -> Converted:
         state = {name: value.T if name in linear else value for name, value in state.items()}
     layout = "(in, out)" if is_paddle_layout else "(out, in)"
     unknown = [name for name in state if _pattern(name) not in family.names]
-    return Converted(
+    return ConvertedWeights(
         state, linear, f"{family.name}, {owner} names, Linear weights {layout}", unknown, weights.name, weights.notices
     )
 
@@ -155,7 +157,7 @@ def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwi
     return votes > 0 if votes else otherwise
 
 
-def families() -> list[Family]:
+def families() -> list[ModelFamily]:
     """One for each class of image models, built from the first name registered with it; of networks on a backbone, for
     each class with each kind of backbone."""
     import paddle
@@ -172,7 +174,7 @@ def families() -> list[Family]:
         linear = {f"{layer_name}.weight" for layer_name, layer in model.named_sublayers() if _is_linear(layer)}
         names = {_pattern(parameter) for parameter in model.state_dict()}
         module = target.partition(":")[0].rpartition(".")[2]
-        found.append(Family(module, model.key_maps, names, {_pattern(name) for name in linear}))
+        found.append(ModelFamily(module, model.key_maps, names, {_pattern(name) for name in linear}))
     return found
 
 

@@ -19,7 +19,9 @@ def with_settings(words: Sequence[str]) -> list[str]:
     is_value, settings = False, []
     for word in words:
         is_free = not is_value and not word.startswith("-")
-        found = next(filter(None, (one.evaluated_word(word) for one in extensions())), None) if is_free else None
+        found = (
+            next(filter(None, (one.parse_evaluated_argument(word) for one in extensions())), None) if is_free else None
+        )
         is_value = found is None and not is_value and takes_next_word(word)
         settings.append(found or word)
     return settings

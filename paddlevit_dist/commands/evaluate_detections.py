@@ -16,19 +16,19 @@ import numpy as np
 
 from ..runtime.printing import one_line
 from ..tasks.sample_groups import FOLDER
-from ..tasks.scored import UNKNOWN, Origin, Scored
+from ..tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .parser import CommandParser, at_least, path
 from .scored import (
     MOST_SHOWN,
     add_data,
     add_group,
     add_output,
+    compute_intervals,
     data_set,
-    groups_of,
-    intervals_of,
-    rough_of,
-    said_of,
+    find_rough_note,
+    find_sample_groups,
     takes_data,
+    to_json,
     write,
 )
 
@@ -49,7 +49,7 @@ def run(words: list[str]) -> None:
 
         with data_set(options, "detection") as (values, cache, origin):
             dataset: Any = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
-            annotations = yolo_results.annotations_of(dataset, str(origin), kind)
+            annotations = yolo_results.load_annotations(dataset, str(origin), kind)
         of_yolo = origin.dataset == "yolo"  # whose categories are the numbers in its files
         label_of = {own if of_yolo else label: label for label, own in enumerate(dataset.category_ids)}
         protocol = [_rules(options)]
@@ -60,34 +60,42 @@ def run(words: list[str]) -> None:
         protocol = [_rules(options), f"{named}; an image without a file has no results"]
     else:
         results = scored_files.read_results(options.results, annotations, kind)
-    _tell(options, annotations, results, origin, protocol)
+    _print_and_write(options, annotations, results, origin, protocol)
 
 
-def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, protocol: list[str]) -> None:
+def _print_and_write(
+    options: Namespace, annotations: Any, results: Any, origin: ResultSource, protocol: list[str]
+) -> None:
     """Match results with annotations, print scores, and write them where -output says.
 
     Args:
         protocol: lines on how files in other forms than COCO's are understood.
     """
     from ..images.detection.evaluation import scored_files
-    from ..images.detection.evaluation.accumulation import MAX_DETECTIONS, UNDEFINED, accumulate, limits_of, stat_names
+    from ..images.detection.evaluation.accumulation import (
+        MAX_DETECTIONS,
+        UNDEFINED,
+        accumulate,
+        resolve_detection_limits,
+        stat_names,
+    )
 
-    kind, limits = options.iou_type, limits_of(options.max_detections)
+    kind, limits = options.iou_type, resolve_detection_limits(options.max_detections)
     notices, matched = [*annotations.notices, *results.notices], [results.matched] if results.matched else []
-    table = scored_files.table_of(annotations, results, kind, limits)
+    table = scored_files.build_match_table(annotations, results, kind, limits)
     notices += _crowded(table, limits)
     accumulated = accumulate(table, limits)
     scored = _score(annotations, table, origin, kind, limits)
-    groups = groups_of(options, scored.names, FOLDER)
-    found = intervals_of(scored.recompute, len(table.image_ids), options.interval, groups) if scored.names else {}
-    rough = rough_of(scored, found, groups, stat_names(limits))
+    groups = find_sample_groups(options, scored.names, FOLDER)
+    found = compute_intervals(scored.recompute, len(table.image_ids), options.interval, groups) if scored.names else {}
+    rough = find_rough_note(scored, found, groups, stat_names(limits))
     notices += [rough] if rough else []
     for notice in notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
     stats = accumulated.stats().tolist()
     values = {**dict(zip(stat_names(limits), stats)), **{f"AP {name}": ap for name, ap in per_class.items()}}
-    said = said_of(
+    said = to_json(
         {name: value for name, value in values.items() if value > UNDEFINED},
         found,
         options.interval,
@@ -146,17 +154,17 @@ def _options(words: list[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _score(annotations: Any, table: Any, origin: Origin, kind: str, limits: Sequence[int]) -> Scored:
+def _score(annotations: Any, table: Any, origin: ResultSource, kind: str, limits: Sequence[int]) -> ScoreReport:
     """Collect what intervals and ``compare`` need of the matches."""
-    from ..images.detection.evaluation.resampling import Curves
+    from ..images.detection.evaluation.resampling import DetectionCurves
 
-    curves = functools.cache(lambda: Curves.of(table, limits))
+    curves = functools.cache(lambda: DetectionCurves.of(table, limits))
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
         return dict(zip(curves().names(), curves().scores(weights)[0].T))
 
     names = [name or f"image {own}" for name, own in zip(annotations.file_names, annotations.image_ids)]
-    return Scored(
+    return ScoreReport(
         counted="",
         names=names,
         sample="image",

@@ -13,7 +13,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..tasks.sample_groups import FOLDER, SUBJECT
 from .parser import CommandParser, path
-from .scored import add_options, data_set, takes_data, tell
+from .scored import add_options, data_set, print_scores, takes_data
 
 
 def run_classes(words: list[str]) -> None:
@@ -33,7 +33,7 @@ def run_classes(words: list[str]) -> None:
     from ..images.classification.result_scores import score
 
     if not takes_data(options):
-        tell(score(options.results, options.truth, options.logits), options)
+        print_scores(score(options.results, options.truth, options.logits), options)
         return
     from ..images.classification.result_tables import ClassGroundTruth
     from ..images.data.held_out import open_images
@@ -46,13 +46,13 @@ def run_classes(words: list[str]) -> None:
         names = list(dataset.class_names or ())
         classes = [*names, *map(str, range(len(names), number))]
         images = list(map(dataset.identity, range(len(dataset))))
-        if dataset.is_share:
+        if dataset.is_random_split:
             print(
                 one_line(f"note: truth are the {len(images):,} images that are held out of training"),
                 file=sys.stderr,
             )
         truth = ClassGroundTruth(images, dataset.labels.astype("int64"), classes, str(origin))
-        tell(score(options.results, truth, options.logits, origin), options, dataset.groups_by)
+        print_scores(score(options.results, truth, options.logits, origin), options, dataset.groups_by)
 
 
 def run_masks(words: list[str]) -> None:
@@ -85,7 +85,7 @@ def run_masks(words: list[str]) -> None:
     classes = None if options.classes is None else read_class_list(options.classes).by_number()
     ends = options.truth_suffix, options.result_suffix
     rules = LabelMapRules(classes, options.ignore, options.reduce_zero_label, *ends)
-    tell(score(options.truth, options.results, rules), options, FOLDER)
+    print_scores(score(options.truth, options.results, rules), options, FOLDER)
 
 
 def _parse_ignored(text: str) -> int | None:
@@ -118,17 +118,17 @@ def run_scenes(words: list[str]) -> None:
     from ..points.scored_scenes import score
 
     takes_data(options, is_truth=lambda _: False)
-    with scenes_of(options) as truth:
-        tell(score(options.results, truth, options.kind), options, GROUPS_BY)
+    with load_scene_truth(options) as truth:
+        print_scores(score(options.results, truth, options.kind), options, GROUPS_BY)
 
 
 @contextlib.contextmanager
-def scenes_of(options: Namespace) -> Iterator[Any]:
-    """The truth of scenes, as ``scored_scenes.Scenes``."""
+def load_scene_truth(options: Namespace) -> Iterator[Any]:
+    """The truth of scenes, as ``scored_scenes.SceneGroundTruth``."""
     from ..points.data.scannet_classes import CLASS_NAMES, STUFF
     from ..points.data.scene_store import CLASSES_FILE
     from ..points.data.scenes import SceneDataset, looks_raw
-    from ..points.scored_scenes import Scenes
+    from ..points.scored_scenes import SceneGroundTruth
     from ..tasks.dataset import dataset_class
 
     folder = options.data_path
@@ -139,10 +139,10 @@ def scenes_of(options: Namespace) -> Iterator[Any]:
         reader = ScanNetReader()
         splits = reader.sources(folder, {options.split: options.list})
         sources = splits.get(options.split, [])
-        if not sources or not sources[0].labelled:
+        if not sources or not sources[0].labeled:
             raise UserError(f"{folder} has no labelled scenes of {options.split}; it has {', '.join(splits)}")
         names, things = [one.name for one in sources], [k for k, own in enumerate(CLASS_NAMES) if own not in STUFF]
-        yield Scenes(names, map(reader.read, sources), names, list(CLASS_NAMES), things, folder)
+        yield SceneGroundTruth(names, map(reader.read, sources), names, list(CLASS_NAMES), things, folder)
         return
     if options.list:
         raise UserError("-list is for ScanNet's download: a prepared store has its own lists, which -split names")
@@ -153,7 +153,7 @@ def scenes_of(options: Namespace) -> Iterator[Any]:
         things = [number for number, name in enumerate(names) if name not in values.POINTS.INSTANCES.STUFF]
         identities = list(map(dataset.identity, range(len(dataset))))
         scenes, source = map(dataset.read, range(len(dataset))), str(origin)
-        yield Scenes(called, scenes, identities, names, things, source, origin)
+        yield SceneGroundTruth(called, scenes, identities, names, things, source, origin)
 
 
 def run_landmarks(words: list[str]) -> None:
@@ -175,7 +175,7 @@ def run_landmarks(words: list[str]) -> None:
 
     if not takes_data(options, is_truth=lambda place: os.path.isfile(place) or landmark_files.list_files(place)):
         truth = scored.of_files(options.truth)
-        tell(scored.score(options.results, truth, options.truth, world=options.world), options, SUBJECT)
+        print_scores(scored.score(options.results, truth, options.truth, world=options.world), options, SUBJECT)
         return
     from ..tasks.dataset import dataset_class
     from ..volumes.dataset import VolumeDataset
@@ -185,4 +185,4 @@ def run_landmarks(words: list[str]) -> None:
         identities = list(map(dataset.identity, range(len(dataset))))
         truth, source = scored.of_data_set(dataset), str(origin)
         about = dataset.names, options.world, identities, origin
-        tell(scored.score(options.results, truth, source, *about), options, dataset.groups_by)
+        print_scores(scored.score(options.results, truth, source, *about), options, dataset.groups_by)

@@ -9,16 +9,16 @@ from PIL import Image
 from .. import settings as configuration
 from ..extension import extensions
 from ..runtime.errors import UserError
-from ..runtime.files import told_if_not_written
-from ..runtime.lettering import LINE_PX, legend, letters, note_of
+from ..runtime.files import os_errors_as_user_errors
 from ..runtime.printing import one_line
+from ..runtime.text_rendering import LINE_PX, format_note, legend, render_text
 from ..settings.every_run import RunSettings
 
 _SHEET = "data.png"
 _WIDEST, _TALLEST = 1300, 1400  # of a sheet: a laptop shows it without making its letters smaller
 _ROWS, _EPOCHS = (4, 8), (1, 6)  # least and most
 _SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of an image
-Labelled = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
+Labeled = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 Shown = tuple[Image.Image, str]
 
 
@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> None:
 
     values = configuration.load(arguments, configuration.EXAMPLE, command="inspect data").values
     with output_folder(values.SAVE, (_SHEET,)) as folder:
-        with told_if_not_written(folder), tempfile.TemporaryFile(dir=folder):
+        with os_errors_as_user_errors(folder), tempfile.TemporaryFile(dir=folder):
             pass  # what cannot be written is told before the data are read
         _draw(values, folder / _SHEET)
 
@@ -54,7 +54,7 @@ def _draw(values: RunSettings, target: Path) -> None:
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
         columns.append((f"epoch {epoch}", enlarge(task.images(samples, task.collate(readings), epoch))))
     contact_sheet(columns, names).save(target)
-    for notice in [*task.notices, *samples.notices, *note_of(samples.class_names or ())]:
+    for notice in [*task.notices, *samples.notices, *format_note(samples.class_names or ())]:
         print(one_line(notice))
     for line in task.about_samples(samples):
         print(one_line(line))
@@ -82,7 +82,7 @@ def _cell(images: list[Shown]) -> tuple[int, int]:
     return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
 
 
-def enlarge(images: list[Labelled]) -> list[Shown]:
+def enlarge(images: list[Labeled]) -> list[Shown]:
     """Small images enlarged by a whole number, pixel for pixel; large ones reduced."""
     shown = []
     for pixels, caption in images:
@@ -96,15 +96,15 @@ def enlarge(images: list[Labelled]) -> list[Shown]:
 
 def contact_sheet(columns: list[tuple[str, list[Shown]]], beside: Image.Image) -> Image.Image:
     """Images in columns, each under a heading, with their captions below them, and an image beside them all."""
-    cell_width, cell_height = _cell([labelled for _, images in columns for labelled in images])
+    cell_width, cell_height = _cell([labeled for _, images in columns for labeled in images])
     height = LINE_PX + cell_height * max(len(images) for _, images in columns)
     sheet = Image.new("RGB", (cell_width * len(columns) + beside.width, max(height, beside.height)), "white")
     sheet.paste(beside, (cell_width * len(columns), 0))
     for column, (heading, images) in enumerate(columns):
         left = column * cell_width
-        sheet.paste("black", (left, 0), letters(heading))
+        sheet.paste("black", (left, 0), render_text(heading))
         for row, (image, caption) in enumerate(images):
-            words, top = letters(caption), LINE_PX + row * cell_height
+            words, top = render_text(caption), LINE_PX + row * cell_height
             sheet.paste(image, (left, top))
             shown = words.crop((0, 0, min(words.width, cell_width - 2 * _GAP), words.height))
             sheet.paste("black", (left, top + image.height), shown)

@@ -76,23 +76,23 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
     """
     import paddle
 
-    from ..images.models.counting import cost_of, count_parameters, layers_of
-    from ..tasks.model import contract_of
+    from ..images.models.counting import compute_cost, count_parameters, list_layers
+    from ..tasks.model import as_model
 
     model = create_model(find_name("model", name), num_classes=num_classes, image_size=image_size)
     model.eval()
-    if contract_of(model).image_size is None:
+    if as_model(model).image_size is None:
         total = count_parameters(model)
         return "\n".join(
             [
                 f"{name}: {type(model).__name__}, {num_classes} classes",
-                *_table(layers_of(model), depth),
+                *_table(list_layers(model), depth),
                 f"parameters: {total:,} ({_megabytes(4 * total)} as float32)",
                 "multiply-accumulates and activations are counted for models of images only",
             ]
         )
     shape = (model.in_channels, *model.image_size)
-    cost = cost_of(model, paddle.zeros([1, *shape]))
+    cost = compute_cost(model, paddle.zeros([1, *shape]))
     return "\n".join(
         [
             f"{name}: {type(model).__name__}, images {' x '.join(map(str, shape))}, {num_classes} classes",

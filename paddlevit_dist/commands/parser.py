@@ -113,7 +113,7 @@ def written(action: argparse.Action) -> str:
     return f"-{name}={value}" if value else f"-{name}"
 
 
-def parser_of(run: Callable[[list[str]], None]) -> CommandParser | None:
+def build_parser(run: Callable[[list[str]], None]) -> CommandParser | None:
     """The parser of a command, which runs as far as its help; None of one that takes the main flags."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):

@@ -32,7 +32,7 @@ def run(words: list[str]) -> None:
     if not options.output.strip():
         raise UserError("predict: -output is empty: is a shell variable not set? Leave it out for ./predictions")
     _require_inputs(options.inputs)
-    signals.expect(training=False)
+    signals.set_mode(training=False)
 
     from ..launch import devices, tuning
 
@@ -45,7 +45,7 @@ def run(words: list[str]) -> None:
     from ..inference.rows import ABOUT, UNREADABLE
     from ..inference.trained import open_source
     from ..launch import plan_processes
-    from ..launch.lock import own
+    from ..launch.lock import lock_output_dir
     from ..logging.progress import write_line
     from ..logging.record import output_folder
 
@@ -65,7 +65,7 @@ def run(words: list[str]) -> None:
         write_line(line)
     with (
         output_folder(options.output, (ABOUT, UNREADABLE)) as folder,
-        own(folder, write_line, True, holds=plan.is_main),
+        lock_output_dir(folder, write_line, True, holds=plan.is_main),
     ):
         _predict(options, source, plan, folder)
 
@@ -155,7 +155,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     import numpy as np
 
     from ..inference import rows
-    from ..inference.predictor import predicted, prepare_task
+    from ..inference.predictor import finish_prediction, prepare_task
     from ..launch import launch_workers
     from ..logging.heartbeat import Heartbeat
     from ..logging.progress import write_line
@@ -164,7 +164,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, Path(cache))
-            digests = {**source.digests(), "annotations_sha256": _digest_of(options.annotations)}
+            digests = {**source.digests(), "annotations_sha256": _compute_digest(options.annotations)}
             given = [] if options.annotations is None else task.take_ids(options.annotations, samples)
         left: Any = np.arange(0)
         if plan.is_main:
@@ -187,13 +187,13 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
                 _keep(folder, samples)
             raise
         if plan.is_main and left is not None:
-            counts, lines = predicted(folder, task, samples)
+            counts, lines = finish_prediction(folder, task, samples)
             for line in lines:
                 write_line(line)
-            _say(counts, folder, options.inputs)
+            _report_outcome(counts, folder, options.inputs)
 
 
-def _digest_of(file: str | None) -> str | None:
+def _compute_digest(file: str | None) -> str | None:
     """SHA-256 of a file's content; None: no file."""
     from ..checkpoint.content import fingerprint
 
@@ -209,8 +209,8 @@ def _keep(folder: Path, samples: Any) -> None:
     from ..logging.progress import write_line
 
     with contextlib.suppress(UserError, OSError):  # how the prediction ended is told, and the rows are all there
-        if next(rows.entries_of(folder), None) is None:
-            rows.withdraw(folder)
+        if next(rows.read_entries(folder), None) is None:
+            rows.discard_output(folder)
             return
         counts = rows.write_tables(folder, samples)
         write_line(
@@ -218,7 +218,7 @@ def _keep(folder: Path, samples: Any) -> None:
         )
 
 
-def _say(counts: Any, folder: Path, inputs: list[str]) -> None:
+def _report_outcome(counts: Any, folder: Path, inputs: list[str]) -> None:
     """Tell how it ended.
 
     Raises:

@@ -18,7 +18,7 @@ def run_images(words: list[str]) -> None:
     """``prepare images IN [OUT]``. Exits with code 1 if a check finds unreadable images, and with 130 on
     Ctrl-C."""
     from ..images.prepare.source import open_input
-    from ..launch.leftovers import working_folder
+    from ..launch.stale_resources import working_folder
 
     options = _image_options(words)
     try:
@@ -36,7 +36,7 @@ def run_images(words: list[str]) -> None:
 
 def _image_options(words: list[str]) -> Namespace:
     from ..images.data.quarantine import QUARANTINE_FILE
-    from ..images.data.reading import Reading
+    from ..images.data.reading import ReadConfig
     from ..images.prepare.source import READABLE
 
     parser = CommandParser(
@@ -66,7 +66,7 @@ def _image_options(words: list[str]) -> Namespace:
     parser.option("workers", len(os.sched_getaffinity(0)), "processes", whole, "one for each core")
     parser.option("on_bad_sample", "stop", "skip: leave unreadable images out and list them", choices=("stop", "skip"))
     parser.option("quarantine", None, listed, path)
-    parser.option("max_pixels", Reading().max_pixels, "a larger image counts as unreadable", whole)
+    parser.option("max_pixels", ReadConfig().max_pixels, "a larger image counts as unreadable", whole)
     options = parser.parse_args(words)
     if options.output is not None and options.quarantine is not None:
         raise UserError(f"--quarantine is for a check without OUT; with it the list is {QUARANTINE_FILE} in OUT")
@@ -77,7 +77,7 @@ def _find_left_out(datasets: dict[str, Any]) -> list[Any]:
     return [dataset.left_out for dataset in datasets.values() if dataset.left_out is not None]
 
 
-def _tell(left_out: list[Any]) -> None:
+def _print_summary(left_out: list[Any]) -> None:
     for place in left_out:
         for line in place.lines():
             print(one_line(line))
@@ -101,7 +101,7 @@ def _check_images(options: Namespace, datasets: dict[str, Any]) -> int:
     if options.quarantine:
         write_quarantine(Path(options.quarantine), found)
     total = sum(map(len, datasets.values()))
-    _tell(left_out)
+    _print_summary(left_out)
     if not found:
         number = sum(place.num_images for place in left_out)
         others = f", but {number:,} left out cannot" if number else ""
@@ -119,7 +119,7 @@ def _check_images(options: Namespace, datasets: dict[str, Any]) -> int:
 
 def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
     from ..images.data.quarantine import QUARANTINE_FILE
-    from ..images.prepare.shards import Settings, prepare_shards
+    from ..images.prepare.shards import ShardSettings, prepare_shards
 
     output = Path(os.path.abspath(options.output))
     left_out = _find_left_out(datasets)
@@ -131,12 +131,12 @@ def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
                 "images with --on_bad_sample=skip"
             )
     _note_deep(datasets)
-    settings = Settings(options.shorter_side, options.quality, options.shard_size, skip_bad, options.store)
+    settings = ShardSettings(options.shorter_side, options.quality, options.shard_size, skip_bad, options.store)
     preparation = prepare_shards(datasets, os.path.abspath(options.input), output, settings, options.workers)
     size = sum(file.stat().st_size for file in output.glob("*.tar"))
     not_opened = sum(place.num_images for place in left_out)
     bad = preparation.left_out - not_opened
-    _tell(left_out)
+    _print_summary(left_out)
     are = "unreadable ones are" if bad > 1 else "unreadable one is"
     missing = f"; {bad} {are} left out, listed in {output / QUARANTINE_FILE}" if bad else ""
     written = sum(map(len, datasets.values())) - bad
@@ -186,7 +186,9 @@ def run_scenes(words: list[str]) -> None:
     kind = options.format or format_in(root)
     if options.format is None:
         print(one_line(f"{root} holds scenes of format {kind}: {FORMATS[kind].meaning}"))
-    _prepare_scenes(options, kind, **_choose(options), columns=_words(options.columns), val_area=options.val_area)
+    _prepare_scenes(
+        options, kind, **_choose(options), columns=_format_summary(options.columns), val_area=options.val_area
+    )
 
 
 def run_ply(words: list[str]) -> None:
@@ -254,12 +256,12 @@ def _choose(options: Namespace) -> dict[str, Any]:
         "label": options.label,
         "instance": options.instance,
         "ignore_label": options.ignore_label,
-        "grey": options.missing_colors == "grey",
-        "channels": _words(options.channels),
+        "gray": options.missing_colors == "grey",
+        "channels": _format_summary(options.channels),
     }
 
 
-def _words(listed: str | None) -> tuple[str, ...] | None:
+def _format_summary(listed: str | None) -> tuple[str, ...] | None:
     return tuple(word.strip().lower() for word in listed.split(",")) if listed else None
 
 
@@ -283,16 +285,16 @@ def _folder(options: Namespace) -> str:
 
 def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
     """Prepare the scenes with these ``SceneChoices``; exit with code 130 on Ctrl-C."""
-    from ..launch.leftovers import working_folder
+    from ..launch.stale_resources import working_folder
     from ..points.data.scannet_classes import CLASS_NAMES
     from ..points.data.scene_store import SPLITS
-    from ..points.prepare.formats import reader_of
+    from ..points.prepare.formats import get_reader
     from ..points.prepare.listing import SceneChoices
     from ..points.prepare.store import prepare_store
 
     root, output = _folder(options), Path(os.path.abspath(options.output))
     lists: dict[str, str | None] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
-    reader = reader_of(kind, SceneChoices(**chosen))
+    reader = get_reader(kind, SceneChoices(**chosen))
     splits = reader.sources(root, lists)
     told = list(reader.remarks)  # on the lists
     try:

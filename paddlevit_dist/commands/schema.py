@@ -40,7 +40,7 @@ def schema() -> dict[str, Any]:
     for table in key_tables():
         for name, ours in table.renamed.items():
             _put(root, name, {"description": f"is called {ours} here", "deprecated": True})
-        for name, why in table.dropped.items():
+        for name, why in table.ignored_keys.items():
             _put(root, name, {"description": f"is not needed: {why}", "deprecated": True})
     return root
 

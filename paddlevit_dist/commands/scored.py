@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..extension import extensions
-from ..intervals import Interval, Rated, bootstrap, rough_note
+from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file, told_if_not_written
+from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.printing import one_line, shorten
-from ..tasks.sample_groups import Groups, draw, names_of, read_groups
-from ..tasks.scored import Origin, Scored
+from ..tasks.sample_groups import SampleGroups, draw, get_group_names, read_groups
+from ..tasks.score_report import ResultSource, ScoreReport
 from ..tasks.truth import samples_of_classes
 from .parser import CommandParser, path
 
@@ -73,7 +73,7 @@ def add_output(parser: CommandParser) -> None:
 
 
 @contextlib.contextmanager
-def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, Origin]]:
+def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultSource]]:
     """The configuration of the data that options name, a folder for what opening them writes, and what they are called.
 
     Args:
@@ -98,7 +98,7 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, Origin]
         given += ["TASK", task]
     with tempfile.TemporaryDirectory() as folder:
         values = configuration.load([*given, f"-output={folder}"]).values
-        yield values, cache_folder(values), Origin(str(values.DATA.DATASET), options.split)
+        yield values, cache_folder(values), ResultSource(str(values.DATA.DATASET), options.split)
 
 
 def takes_data(options: Namespace, is_truth: Any = os.path.isfile) -> bool:
@@ -123,7 +123,9 @@ def takes_data(options: Namespace, is_truth: Any = os.path.isfile) -> bool:
     return False
 
 
-def groups_of(options: Namespace, names: Sequence[str], offered: Mapping[str, str] | None) -> Groups | None:
+def find_sample_groups(
+    options: Namespace, names: Sequence[str], offered: Mapping[str, str] | None
+) -> SampleGroups | None:
     """Those that -group asks for; None: each sample is alone.
 
     Args:
@@ -136,21 +138,25 @@ def groups_of(options: Namespace, names: Sequence[str], offered: Mapping[str, st
     return read_groups(options.group, names, "the truth", offered, tables)
 
 
-def intervals_of(recompute: Any, number: int, percent: str, groups: Groups | None) -> dict[str, Interval]:
+def compute_intervals(
+    recompute: Any, number: int, percent: str, groups: SampleGroups | None
+) -> dict[str, ConfidenceInterval]:
     """By name; none where they are off."""
     if percent == "off":
         return {}
-    return bootstrap(recompute, number, float(percent), groups=names_of(groups))
+    return bootstrap(recompute, number, float(percent), groups=get_group_names(groups))
 
 
-def rough_of(scored: Scored, found: Mapping[str, Interval], groups: Groups | None, shown: Iterable[str]) -> str | None:
-    """See ``intervals.rough_note``."""
-    rates = scored.recompute.rates if isinstance(scored.recompute, Rated) else {}
-    of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes, names_of(groups))
-    return rough_note(*draw(groups, len(scored.names), scored.sample), found, rates, of_class, shown)
+def find_rough_note(
+    scored: ScoreReport, found: Mapping[str, ConfidenceInterval], groups: SampleGroups | None, shown: Iterable[str]
+) -> str | None:
+    """See ``intervals.small_sample_warning``."""
+    rates = scored.recompute.rates if isinstance(scored.recompute, ProportionRecompute) else {}
+    of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes, get_group_names(groups))
+    return small_sample_warning(*draw(groups, len(scored.names), scored.sample), found, rates, of_class, shown)
 
 
-def tell(scored: Scored, options: Namespace, offered: Mapping[str, str] | None = None) -> None:
+def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, str] | None = None) -> None:
     """Print scores with their intervals, what they depend on, and what is odd; write them where -output says.
 
     Args:
@@ -159,11 +165,11 @@ def tell(scored: Scored, options: Namespace, offered: Mapping[str, str] | None =
     number = len(scored.names)
     whole = {name: float(column[0]) for name, column in scored.recompute(np.ones((1, number))).items()}
     values = {name: value for name, value in whole.items() if not np.isnan(value)}
-    groups = groups_of(options, scored.names, offered)
-    found = intervals_of(scored.recompute, number, options.interval, groups)
-    rough = rough_of(scored, found, groups, scored.shown)
+    groups = find_sample_groups(options, scored.names, offered)
+    found = compute_intervals(scored.recompute, number, options.interval, groups)
+    rough = find_rough_note(scored, found, groups, scored.shown)
     notes = [*scored.notices, *([rough] if rough else [])]
-    said = said_of(values, found, options.interval, number, scored.protocol, notes, groups)
+    said = to_json(values, found, options.interval, number, scored.protocol, notes, groups)
     for notice in said["notes"]:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     if options.output:
@@ -178,14 +184,14 @@ def tell(scored: Scored, options: Namespace, offered: Mapping[str, str] | None =
         print(line)
 
 
-def said_of(
+def to_json(
     scores: Mapping[str, float],
-    found: Mapping[str, Interval],
+    found: Mapping[str, ConfidenceInterval],
     percent: str,
     samples: int,
     protocol: Sequence[str],
     notes: Sequence[str],
-    groups: Groups | None = None,
+    groups: SampleGroups | None = None,
 ) -> dict[str, Any]:
     """Collect what -json prints and ``scores.json`` holds, the same of all these commands.
 
@@ -206,18 +212,22 @@ def said_of(
 
 
 def _main_lines(
-    scored: Scored, values: Mapping[str, float], found: Mapping[str, Interval], percent: str, groups: Groups | None
+    scored: ScoreReport,
+    values: Mapping[str, float],
+    found: Mapping[str, ConfidenceInterval],
+    percent: str,
+    groups: SampleGroups | None,
 ) -> Iterator[str]:
     for name, decimals in scored.shown.items():
         wide = name in found and found[name].has_width()
         ends = f" {found[name].ends(decimals)}" if wide else ""
         yield f"{name} {values[name]:.{decimals}f}{ends}" if name in values else f"{name} is not defined"
     if found:
-        rated = ", Wilson's of rates" if isinstance(scored.recompute, Rated) else ""
+        rated = ", Wilson's of rates" if isinstance(scored.recompute, ProportionRecompute) else ""
         yield f"{percent} % intervals: bootstrap over {scored.sample}s{f' {groups}' if groups else ''}{rated}"
 
 
-def _class_lines(scored: Scored, values: Mapping[str, float]) -> list[str]:
+def _class_lines(scored: ScoreReport, values: Mapping[str, float]) -> list[str]:
     if scored.of_class is None:
         return []
     pattern, decimals = scored.of_class
@@ -233,14 +243,14 @@ def _class_lines(scored: Scored, values: Mapping[str, float]) -> list[str]:
 
 
 def write(
-    scored: Scored | None, said: Mapping[str, Any], folder: Path, results: str, groups: Groups | None = None
+    scored: ScoreReport | None, said: Mapping[str, Any], folder: Path, results: str, groups: SampleGroups | None = None
 ) -> None:
     """Write ``scores.json`` and, where the extension ``compare`` is there, the table of the samples, if there is one.
 
     Raises:
         UserError: the file system refuses.
     """
-    with told_if_not_written(folder):
+    with os_errors_as_user_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
         file.write((json.dumps(said, indent=1) + "\n").encode())

@@ -33,7 +33,7 @@ def run(arguments: list[str]) -> None:
 
     other = next((one for one in extensions() if one.job_key and run.values[one.job_key]), None)
     is_training = not (run.values.EVAL or other)
-    signals.expect(training=is_training and not run.show)
+    signals.set_mode(training=is_training and not run.show)
 
     from ..launch import devices, tuning
 
@@ -54,8 +54,8 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
         stale: lines about what the environment had from other runs.
     """
     from ..launch import plan_processes
-    from ..launch.lock import own
-    from ..launch.rendezvous import tell_failures
+    from ..launch.lock import lock_output_dir
+    from ..launch.rendezvous import broadcast_startup_failure
     from ..logging.progress import write_line
     from ..logging.record import output_folder
 
@@ -65,11 +65,11 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
     if run.show:
         _show(run, plan)
         return None
-    told = tell_failures(run.values.WATCHDOG_SECONDS)
+    told = broadcast_startup_failure(run.values.WATCHDOG_SECONDS)
     with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
-        with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
+        with lock_output_dir(folder, write_line, run.values.EVAL, holds=plan.is_main):
             _carry_out(run, plan, folder)
     return folder
 
@@ -113,7 +113,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
     from ..checkpoint.finding import another_run, holds_any
     from ..checkpoint.store import remove_leftovers
     from ..launch import launch_workers
-    from ..logging.callbacks import callbacks_of
+    from ..logging.callbacks import find_callbacks
     from ..logging.heartbeat import Heartbeat
     from ..logging.progress import write_line
     from ..logging.record import SEEDS, cache_folder, note_end, require_writable
@@ -123,7 +123,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
         require_writable(folder, run.values.EVAL)
     if plan.is_main and not run.values.EVAL:
         remove_leftovers(folder / "checkpoints")
-    callbacks = {} if run.values.EVAL else callbacks_of(run.values.LOG_TO)
+    callbacks = {} if run.values.EVAL else find_callbacks(run.values.LOG_TO)
     if not run.values.EVAL and not run.values.MODEL.RESUME and holds_any(folder / "checkpoints"):
         raise another_run(run.values.SAVE)
     if not run.values.EVAL and (folder / SEEDS).exists():
@@ -212,13 +212,13 @@ def worker(
 ) -> None:
     """Run in each process after it has joined the group; ``callbacks`` as the parent has registered them."""
     from ..engine import gpu_memory
-    from ..engine.run import Run
+    from ..engine.trainer import Trainer
 
     for name, target in (callbacks or {}).items():
         register_callback(name, target)
 
     with gpu_memory.explain_memory(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
-        run = Run(config, task, datasets, notices)
+        run = Trainer(config, task, datasets, notices)
         if config.EVAL:
             from ..inference.evaluation import evaluate_only
 

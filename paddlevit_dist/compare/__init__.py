@@ -8,7 +8,7 @@ be deleted (see ``extension``).
 - ``per_sample``: the table of samples of ``evaluate -per_sample``
 - ``seeds``: the trainings of ``-seeds``; ``groups``: what they have reached, and how far two groups differ;
   ``group_pairs``: groups and single runs side by side
-- ``command``: the command ``compare``; ``telling``: its lines; ``page``: what its page is filled with, and
+- ``command``: the command ``compare``; ``formatting``: its lines; ``page``: what its page is filled with, and
   ``page.html.j2``: that page, with ``images`` of samples; ``settings``: keys
 """
 
@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 from ..extension import Extension, Flag
 
 if TYPE_CHECKING:
-    from ..commands.scored import Scored
-    from ..engine.evaluation import Evaluation
-    from ..engine.run import Run
+    from ..commands.scored import ScoreReport
+    from ..engine.evaluation import Evaluator
+    from ..engine.trainer import Trainer
     from ..logging.callbacks import Callback
     from ..settings import Configuration
-    from ..tasks.sample_groups import Groups
+    from ..tasks.sample_groups import SampleGroups
 
 
-class Compare(Extension):
+class CompareExtension(Extension):
     """The command compare, -per_sample and -seeds, and a table of samples beside each score."""
 
     commands = {"compare": "whether runs differ by more than chance, and on which samples"}
@@ -49,22 +49,22 @@ class Compare(Extension):
 
         run(given)
 
-    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+    def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
         if trains or not run.config["PER_SAMPLE"]:
             return ()
         from .per_sample import PerSample
 
         return (PerSample(run),)
 
-    def intervals_written(self, file: Path, evaluation: Evaluation, facts: dict[str, Any]) -> None:
+    def intervals_written(self, file: Path, evaluation: Evaluator, facts: dict[str, Any]) -> None:
         from .tables import write_beside
 
         write_beside(file, evaluation, facts)
 
-    def results_scored(self, file: Path, scored: Scored, results: str, groups: Groups | None) -> None:
+    def results_scored(self, file: Path, scored: ScoreReport, results: str, groups: SampleGroups | None) -> None:
         from .tables import write_scored
 
         write_scored(file, scored, results, groups)
 
 
-EXTENSION = Compare()
+EXTENSION = CompareExtension()

@@ -14,13 +14,13 @@ from ..runtime.errors import UserError
 from ..runtime.files import why_not_written
 from ..tasks.sample_groups import read_groups
 from . import images
+from .formatting import CHANGES, correct, format_lines
 from .group_pairs import compare_groups
 from .groups import is_group
 from .page import write_page
 from .pairs import compare
 from .scores import SORTS
-from .tables import Table, read
-from .telling import CHANGES, correct, lines_of
+from .tables import EvaluationTable, read
 
 
 def run(arguments: list[str]) -> None:
@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> None:
         parser.error("--data_path is where the page takes images from: add --output=FILE, or leave it out")
     if given.output and not (os.path.isdir(given.output) or given.output.lower().endswith((".html", ".htm"))):
         parser.error(f"-output={given.output}: expected a file that ends in .html, or a folder that is there")
-    printing.never_fail()
+    printing.ignore_broken_pipe()
     given.runs = [str(Path(run).parent) if Path(run).name == SEEDS else run for run in given.runs]
     if any(map(is_group, given.runs)):
         _compare_groups(parser, given)
@@ -68,18 +68,18 @@ def run(arguments: list[str]) -> None:
     if given.json:
         sys.stdout.write(json.dumps({"comparisons": comparisons}, indent=1) + "\n")
     else:
-        print("\n".join(lines_of(tables, comparisons, decimals)), flush=True)
+        print("\n".join(format_lines(tables, comparisons, decimals)), flush=True)
     if given.output:
         said = _write(Path(given.output), tables, comparisons, decimals, given.data_path)
         print(printing.one_line(said), file=sys.stderr if given.json else sys.stdout)
 
 
-def _with_groups(table: Table, given: str | None) -> Table:
+def _with_groups(table: EvaluationTable, given: str | None) -> EvaluationTable:
     return table if given is None else table._replace(groups=read_groups(given, table.names, table.run))
 
 
 def _write(
-    target: Path, tables: list[Table], comparisons: list[dict[str, Any]], decimals: int, data_path: str | None
+    target: Path, tables: list[EvaluationTable], comparisons: list[dict[str, Any]], decimals: int, data_path: str | None
 ) -> str:
     """Write the page, with images where it can; what to say of it."""
     target = target / COMPARED if target.is_dir() else target

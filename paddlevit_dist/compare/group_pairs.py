@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..intervals import Interval
+from ..intervals import ConfidenceInterval
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line, shorten
 from . import groups
+from .formatting import TOO_FEW, build_rows, columns, correct, count_decimals, format_settings, number
 from .groups import SeedGroup
 from .pairs import warnings
 from .tables import read, settings_in, that_differ
-from .telling import TOO_FEW, columns, correct, decimals_of, number, rows_of, tell_settings
 
 
 def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -30,10 +30,10 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         _require_alike(first, group)
     single = [_single(run, first) for run in runs if not groups.is_group(run)]
     comparisons = correct([_compare(first, other) for other in others])
-    decimals = decimals_of(first.scores)
+    decimals = count_decimals(first.scores)
     lines = [line for group in read_in for line in _about(group, decimals)]
     lines += _lines(comparisons, decimals) if comparisons else []
-    lines += [line for row in single for line in ("", _tell(row, decimals), *tell_settings(row))]
+    lines += [line for row in single for line in ("", _print_comparison(row, decimals), *format_settings(row))]
     lines += [f"warning: {one_line(line)}" for other in [*comparisons, *single] for line in other["warnings"]]
     return {"comparisons": comparisons, "single_runs": single}, [one_line(line) for line in lines]
 
@@ -54,7 +54,7 @@ def _compare(first: SeedGroup, second: SeedGroup) -> dict[str, Any]:
     score, both = first.about["score"], (first.scores, second.scores)
     p, test = groups.permutation_of_seeds(*both)
     ends = [groups.inside(score, *groups.around(one, 1 / len(one))) for one in both]
-    of_first, of_second = (Interval(statistics.fmean(one), *own).plain() for one, own in zip(both, ends))
+    of_first, of_second = (ConfidenceInterval(statistics.fmean(one), *own).plain() for one, own in zip(both, ends))
     value, *reached = groups.difference(*both)
     return {
         "first": first.run,
@@ -65,7 +65,7 @@ def _compare(first: SeedGroup, second: SeedGroup) -> dict[str, Any]:
         "percent": groups.PERCENT,
         "of_first": of_first,
         "of_second": of_second,
-        "difference": Interval(value, *groups.inside(score, *reached, is_difference=True)).plain(),
+        "difference": ConfidenceInterval(value, *groups.inside(score, *reached, is_difference=True)).plain(),
         "noise": groups.inside(score, 0.0, reached[1] - value)[1],
         "p": float(f"{p:.6g}"),
         "smallest_p": groups.smallest_p(*map(len, both)),
@@ -95,7 +95,7 @@ def _single(run: str, group: SeedGroup) -> dict[str, Any]:
     """The best score of a training beside those of a group."""
     if not Path(run).is_dir():
         raise UserError(f"compare: {run} is no folder; give folders of -seeds or of a training")
-    best = groups.best_of(Path(run), group.about["score"])
+    best = groups.find_best(Path(run), group.about["score"])
     if not best:
         raise UserError(
             f"compare: {run} has no best {group.about['score']} of a training in metrics.jsonl, which a group of seeds "
@@ -113,13 +113,13 @@ def _single(run: str, group: SeedGroup) -> dict[str, Any]:
 
 
 def _about(group: SeedGroup, decimals: int) -> list[str]:
-    told = groups.in_words(group.scores, decimals)
+    told = groups.format_summary(group.scores, decimals)
     left = len(group.seeds) - len(group.scores)
     return [f"{group.run}: {len(group.scores)} seeds{f' ({left} unfinished)' if left else ''}, {told}"]
 
 
 def _lines(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:
-    rows = rows_of(comparisons, decimals)
+    rows = build_rows(comparisons, decimals)
     rows[0][:2] = ["group", f"mean of best {comparisons[0]['score']}"]
     tests = ", ".join(dict.fromkeys(other["test"] for other in comparisons))
     lines = ["", *columns(rows), f"{groups.PERCENT} % intervals (Student's, Welch's) and p ({tests}) of the seeds"]
@@ -132,11 +132,11 @@ def _lines(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:
         if other["finding"] == TOO_FEW:
             few, least = " and ".join(map(str, other["seeds"])), f"{other['smallest_p']:.2g}"
             lines.append(f"{few} seeds are too few to say more: their smallest possible p is {least}, of 4 and 4 0.029")
-        lines += tell_settings(other)
+        lines += format_settings(other)
     return lines
 
 
-def _tell(row: dict[str, Any], decimals: int) -> str:
+def _print_comparison(row: dict[str, Any], decimals: int) -> str:
     low, high = (number(row[name], decimals) for name in ("seeds_low", "seeds_high"))
     best = f"{row['run']}: one run, best {number(row['value'], decimals)} in epoch {row['epoch']}: {row['where']}"
     if row["seeds_low"] == row["seeds_high"]:

@@ -49,7 +49,7 @@ class SeedGroup(NamedTuple):
         Raises:
             UserError: the file system refuses.
         """
-        summary = summarise(self.scores) if self.scores else {}
+        summary = summarize(self.scores) if self.scores else {}
         content = {"format": _FORMAT, **self.about, "seeds": self.seeds, **summary}
         with atomic_file(Path(self.run, SEEDS)) as file:
             file.write((json.dumps(content, indent=1) + "\n").encode())
@@ -86,7 +86,7 @@ def read_group(folder: str) -> SeedGroup:
     return SeedGroup(folder, about, rows)
 
 
-def best_of(folder: Path, score: str) -> dict[str, Any]:
+def find_best(folder: Path, score: str) -> dict[str, Any]:
     """ "value", "epoch" and the interval's ends of a training's best evaluation; empty where it has none.
 
     Raises:
@@ -109,7 +109,7 @@ def best_of(folder: Path, score: str) -> dict[str, Any]:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def summarise(scores: Sequence[float]) -> dict[str, float | None]:
+def summarize(scores: Sequence[float]) -> dict[str, float | None]:
     """Mean, standard deviation (of one seed: None), minimum and maximum."""
     spread = statistics.stdev(scores) if len(scores) > 1 else None
     return {
@@ -120,9 +120,9 @@ def summarise(scores: Sequence[float]) -> dict[str, float | None]:
     }
 
 
-def in_words(scores: Sequence[float], decimals: int) -> str:
+def format_summary(scores: Sequence[float], decimals: int) -> str:
     """The same as "mean 94.2, standard deviation 0.3" and so on."""
-    known = {name.replace("_", " "): value for name, value in summarise(scores).items() if value is not None}
+    known = {name.replace("_", " "): value for name, value in summarize(scores).items() if value is not None}
     return ", ".join(f"{name} {value:.{decimals}f}" for name, value in known.items())
 
 

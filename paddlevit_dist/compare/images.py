@@ -8,13 +8,13 @@ import numpy as np
 from ..registry import EMBEDDED
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
-from .tables import Table
+from .tables import EvaluationTable
 
 _MOST = 12  # of a kind
 _CONFIGURATIONS = ("config.yaml", "eval_config.yaml")  # of a training, of an evaluation
 
 
-class Images(NamedTuple):
+class ChangedImages(NamedTuple):
     """Of samples that changed.
 
     Attributes:
@@ -33,7 +33,7 @@ def choose_samples(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [samples[place] for place in np.linspace(0, len(samples) - 1, _MOST).astype(int).tolist()]
 
 
-def draw(table: Table, names: Sequence[str], data_path: str | None) -> Images:
+def draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -> ChangedImages:
     """Images of samples of a table, as the run's own configuration reads them; without those that cannot be read.
 
     Args:
@@ -42,7 +42,7 @@ def draw(table: Table, names: Sequence[str], data_path: str | None) -> Images:
         UserError: there are none at the ``data_path`` that was given.
     """
     if not names:
-        return Images()
+        return ChangedImages()
     drawn: dict[str, np.ndarray] = {}
     problem = "the data have none of the samples that changed"
     try:
@@ -51,12 +51,12 @@ def draw(table: Table, names: Sequence[str], data_path: str | None) -> Images:
         problem = one_line(error)
     if not drawn and data_path is not None:
         raise UserError(f"compare: no images for the page with --data_path={data_path}: {problem}")
-    return Images(drawn, "" if drawn else problem)
+    return ChangedImages(drawn, "" if drawn else problem)
 
 
-def _draw(table: Table, names: Sequence[str], data_path: str | None) -> dict[str, np.ndarray]:
+def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -> dict[str, np.ndarray]:
     from ..checkpoint.content import read_about_file
-    from ..inference.trained import configuration_of
+    from ..inference.trained import build_configuration
     from ..logging.record import cache_folder
     from ..settings.table import effects
     from ..tasks.task import make_task
@@ -70,7 +70,7 @@ def _draw(table: Table, names: Sequence[str], data_path: str | None) -> dict[str
     settings = {name: value for name, value in read_about_file(found).items() if effect_of.get(name) != "place"}
     words = [f"-output={file.parent}", f"-split={table.about['split']}"]
     words += [] if data_path is None else [f"-data_path={data_path}"]
-    config = configuration_of(str(found), settings, words=words).values
+    config = build_configuration(str(found), settings, words=words).values
     if data_path is not None and config.DATA.DATASET in EMBEDDED:
         raise UserError(f"dataset {config.DATA.DATASET} comes with the package and reads no path; leave it out")
     task = make_task(config)

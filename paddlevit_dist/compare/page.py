@@ -10,15 +10,19 @@ import numpy as np
 from .. import __version__
 from ..runtime.files import atomic_file
 from ..runtime.thumbnails import encode
-from . import telling
-from .images import Images, choose_samples
-from .tables import Table
+from . import formatting
+from .images import ChangedImages, choose_samples
+from .tables import EvaluationTable
 
 _LARGEST_SIDE = 256  # pixels of an image
 
 
 def write_page(
-    target: Path, tables: Sequence[Table], comparisons: Sequence[dict[str, Any]], decimals: int, shown: Images
+    target: Path,
+    tables: Sequence[EvaluationTable],
+    comparisons: Sequence[dict[str, Any]],
+    decimals: int,
+    shown: ChangedImages,
 ) -> None:
     """Write the page.
 
@@ -31,10 +35,10 @@ def write_page(
     pages = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     images = {name: _image(pixels, name) for name, pixels in shown.drawn.items()}
     content = pages.get_template("page.html.j2").render(
-        title="Comparison: " + ", ".join(telling.one_line(table.run) for table in tables),
-        evaluations=[telling.about(table) for table in tables],
-        scores=telling.rows_of(comparisons, decimals),
-        method=telling.method(comparisons),
+        title="Comparison: " + ", ".join(formatting.one_line(table.run) for table in tables),
+        evaluations=[formatting.about(table) for table in tables],
+        scores=formatting.build_rows(comparisons, decimals),
+        method=formatting.method(comparisons),
         problem=shown.problem,
         others=[_details(other, decimals, images) for other in comparisons],
         version=__version__,
@@ -49,23 +53,25 @@ def _image(pixels: np.ndarray, name: str) -> dict[str, Any]:
     suffix, content, (width, height) = encode(pixels, 2 * _LARGEST_SIDE if is_wide else _LARGEST_SIDE)
     kind, shown = ("png", "small") if suffix == "png" else ("jpeg", "wide" if is_wide else "")
     source = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
-    return {"source": source, "shown": shown, "width": width, "height": height, "name": telling.one_line(name)}
+    return {"source": source, "shown": shown, "width": width, "height": height, "name": formatting.one_line(name)}
 
 
 def _details(comparison: dict[str, Any], decimals: int, images: Mapping[str, Any]) -> dict[str, Any]:
     """Collect what there is to say of a run against the first."""
     lines = [f"Warning: {line}" for line in comparison["warnings"]] + [f"Note: {note}" for note in comparison["notes"]]
-    changed = {kind: comparison[kind] for kind in telling.CHANGES if comparison.get(kind)}
+    changed = {kind: comparison[kind] for kind in formatting.CHANGES if comparison.get(kind)}
     galleries = []
     for kind, samples in changed.items():
         with_images = [row for row in choose_samples(samples) if row["sample"] in images]
         if with_images:
             heading = f"{kind}: {len(with_images)} of {len(samples):,}"
-            galleries.append((heading, [(images[row["sample"]], telling.image_of(row, kind)) for row in with_images]))
+            galleries.append(
+                (heading, [(images[row["sample"]], formatting.format_caption(row, kind)) for row in with_images])
+            )
     return {
-        "run": telling.one_line(comparison["second"]),
-        "lines": [*map(telling.one_line, lines), *telling.tell_settings(comparison)],
-        "classes": telling.class_rows(comparison, decimals) if comparison["classes"] else [],
+        "run": formatting.one_line(comparison["second"]),
+        "lines": [*map(formatting.one_line, lines), *formatting.format_settings(comparison)],
+        "classes": formatting.class_rows(comparison, decimals) if comparison["classes"] else [],
         "galleries": galleries,
-        "changed": [(kind, [telling.sample_of(row) for row in samples]) for kind, samples in changed.items()],
+        "changed": [(kind, [formatting.format_sample(row) for row in samples]) for kind, samples in changed.items()],
     }

@@ -6,14 +6,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..intervals import Interval, Rated, bootstrap, numbers_of, paired_difference, rough_note
+from ..intervals import (
+    ConfidenceInterval,
+    ProportionRecompute,
+    bootstrap,
+    number_groups,
+    paired_difference,
+    small_sample_warning,
+)
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from ..tasks.sample_groups import Groups, draw, names_of
+from ..tasks.sample_groups import SampleGroups, draw, get_group_names
 from ..tasks.truth import TRUTH, samples_of_classes
-from .scores import SORTS, Sort
+from .scores import SORTS, ScoreKind
 from .significance import Swapped, mcnemar, permutation
-from .tables import RESULTS, Table, settings_of, that_differ
+from .tables import RESULTS, EvaluationTable, load_settings, that_differ
 
 PERCENT = 95
 _FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # before names of values
@@ -30,15 +37,15 @@ class TablePair(NamedTuple):
         groups: of the samples of ``first``, as either knows them; None: each is alone.
     """
 
-    first: Table
-    second: Table
-    sort: Sort
+    first: EvaluationTable
+    second: EvaluationTable
+    sort: ScoreKind
     order: np.ndarray
     classes: list[str]
-    groups: Groups | None = None
+    groups: SampleGroups | None = None
 
     @classmethod
-    def of(cls, first: Table, second: Table) -> "TablePair":
+    def of(cls, first: EvaluationTable, second: EvaluationTable) -> "TablePair":
         """Raises:
         UserError: they cannot be compared.
         """
@@ -58,7 +65,7 @@ class TablePair(NamedTuple):
         others = None if second.groups is None else second.groups.chosen(order)
         return cls(first, second, sort, order, ours["classes"], first.groups or others)
 
-    def both(self) -> Rated:
+    def both(self) -> ProportionRecompute:
         """Of weights (draws, samples): the values of each table, and their differences."""
         first, second = (self.sort.recompute([table.arrays], self.classes) for table in (self.first, self.second))
 
@@ -71,15 +78,17 @@ class TablePair(NamedTuple):
                 **{f"{_DIFFERENCE}{name}": others[name] - values[name] for name in names},
             }
 
-        rates = first.rates if isinstance(first, Rated) else {}
-        return Rated(recompute, {f"{which}{name}": n for which in (_FIRST, _SECOND) for name, n in rates.items()})
+        rates = first.rates if isinstance(first, ProportionRecompute) else {}
+        return ProportionRecompute(
+            recompute, {f"{which}{name}": n for which in (_FIRST, _SECOND) for name, n in rates.items()}
+        )
 
-    def intervals(self) -> dict[str, Interval]:
+    def intervals(self) -> dict[str, ConfidenceInterval]:
         """Those of ``both``; of rates the difference has Newcombe's, where a sample is one thing, and the wider ends of
         both where it, or a group, has several that depend on each other."""
-        groups = names_of(self.groups)
+        groups = get_group_names(self.groups)
         found = bootstrap(self.both(), len(self.order), PERCENT, groups=groups)
-        depends = numbers_of(groups) is not None
+        depends = number_groups(groups) is not None
         later = {name: array[self.order] for name, array in self.second.arrays.items() if len(array) == len(self.order)}
         hits = self.sort.hits(self.first.arrays, self.classes)
         for name, others in self.sort.hits({**self.second.arrays, **later}, self.classes).items():
@@ -119,11 +128,11 @@ class TablePair(NamedTuple):
         return {"taken_for": self.classes[label]} if label >= 0 else {}
 
 
-def _explain_refusal(first: Table, second: Table, said: str) -> str:
+def _explain_refusal(first: EvaluationTable, second: EvaluationTable, said: str) -> str:
     return f"compare: {second.run} cannot be compared with {first.run}: {shorten(said)}"
 
 
-def _order(first: Table, second: Table) -> np.ndarray:
+def _order(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
     ours, theirs = first.names, second.names
     if first.about["digest"] == second.about["digest"] and ours == theirs:
         return np.arange(len(ours))
@@ -151,7 +160,7 @@ def _alike(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]]:
     return ours, theirs
 
 
-def compare(first: Table, second: Table) -> dict[str, Any]:
+def compare(first: EvaluationTable, second: EvaluationTable) -> dict[str, Any]:
     """Everything that is told of two runs, as plain values; "difference" is that of the second from the first.
 
     Raises:
@@ -177,7 +186,7 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
         "p": float(f"{p:.6g}"),
         "test": test,
         **({} if pair.groups is None else {"groups": pair.groups.plain()}),
-        "settings": that_differ(settings_of(first), settings_of(second), without=("score",)),
+        "settings": that_differ(load_settings(first), load_settings(second), without=("score",)),
         "warnings": [*warnings(first, second), *_other_groups(pair)],
         "notes": _notes(pair, found),
         "values": {name: row for name, row in rows.items() if name not in own},
@@ -197,25 +206,25 @@ def _other_groups(pair: TablePair) -> list[str]:
     return [f"groups: {pair.second.run} has others, {others}; drawn are those of {pair.first.run}"]
 
 
-def _notes(pair: TablePair, found: dict[str, Interval]) -> list[str]:
+def _notes(pair: TablePair, found: dict[str, ConfidenceInterval]) -> list[str]:
     """The line of an interval that is rough; of the table with fewer errors, where errors are counted."""
     score, about = pair.first.about["score"], pair.first.about
     which = max((_FIRST, _SECOND), key=lambda which: found[f"{which}{score}"].value)
-    of_class = samples_of_classes(about["kind"], pair.first.arrays, pair.classes, names_of(pair.groups))
+    of_class = samples_of_classes(about["kind"], pair.first.arrays, pair.classes, get_group_names(pair.groups))
     rates, shown = pair.both().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
-    note = rough_note(*draw(pair.groups, len(pair.order), "sample"), found, rate, of_class, shown)
+    note = small_sample_warning(*draw(pair.groups, len(pair.order), "sample"), found, rate, of_class, shown)
     return [note] if note else []
 
 
-def _row(found: dict[str, Interval], name: str) -> dict[str, Any]:
+def _row(found: dict[str, ConfidenceInterval], name: str) -> dict[str, Any]:
     plain = name.removeprefix(_DIFFERENCE)
     names = {"of_first": f"{_FIRST}{plain}", "of_second": f"{_SECOND}{plain}", "difference": name}
     return {what: found[one].plain() for what, one in names.items() if one in found}
 
 
 def _significance(pair: TablePair) -> tuple[float, str]:
-    numbers = numbers_of(names_of(pair.groups))
+    numbers = number_groups(get_group_names(pair.groups))
     if pair.first.about["score"] != "top-1":
         p, swaps = permutation(pair.swapped(), len(pair.order), pair.sort.swaps, numbers)
         return p, f"permutation test, {swaps:,} swaps"
@@ -259,7 +268,7 @@ def _round(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value if isinstance(value, str) else float(f"{value:.6g}") for name, value in row.items()}
 
 
-def warnings(first: Table, second: Table) -> list[str]:
+def warnings(first: EvaluationTable, second: EvaluationTable) -> list[str]:
     """List what else differs that a score depends on, one line each."""
     ours, theirs, lines = first.about, second.about, []
     for what in ("split", "dataset", "classes"):

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..distributed import is_main
-from ..engine.run import Run
+from ..engine.trainer import Trainer
 from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
@@ -26,7 +26,7 @@ class PerSample(Callback):
 
     on_every_rank = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Trainer) -> None:
         self._run, self._target = run, Path(str(cast(CompareSettings, run.config).PER_SAMPLE))
         run.evaluation.keeps_table = True
 
@@ -62,7 +62,9 @@ class PerSample(Callback):
         replaced = " (replaces an earlier one)" if self._target.exists() else ""
         with atomic_file(self._target) as file:
             file.write(content)
-        self._run.record.say(f"a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}")
+        self._run.record.log_and_print(
+            f"a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}"
+        )
 
     def _nothing_kept(self) -> str:
         return (

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..intervals import Classified, Rated, confusion_scores, means
+from ..intervals import ClassificationCounts, ProportionRecompute, confusion_scores, means
 from ..intervals.resampling import Recompute
 from ..runtime.errors import UserError
 from ..tasks.truth import Arrays
 
 
-class Sort(NamedTuple):
+class ScoreKind(NamedTuple):
     """How scores of one sort are computed.
 
     Attributes:
@@ -40,9 +40,9 @@ def _join(parts: Sequence[Arrays], name: str) -> np.ndarray:
 
 def _classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     labels, places = _join(parts, "labels"), _join(parts, "places")
-    classified = Classified(labels, places, len(names), names, parts[0]["top"].tolist())
+    classified = ClassificationCounts(labels, places, len(names), names, parts[0]["top"].tolist())
     loss = means({"loss": _join(parts, "losses")})
-    return Rated(lambda weights: {**classified(weights), **loss(weights)}, classified.rates())
+    return ProportionRecompute(lambda weights: {**classified(weights), **loss(weights)}, classified.rates())
 
 
 def _confusions(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
@@ -54,7 +54,7 @@ def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     from ..volumes.landmarks.metrics import LandmarkMetrics
 
     metrics, sums = LandmarkMetrics(names), _join(parts, "sums")
-    return Rated(lambda weights: metrics.resampled([sums], weights), metrics.rates([sums]))
+    return ProportionRecompute(lambda weights: metrics.bootstrap_values([sums], weights), metrics.rates([sums]))
 
 
 def _class_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -80,7 +80,7 @@ def _volume_classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
 
     sums = _join(parts, "sums")
     metrics = VolumeMetrics(["background", *names], bool(sums[..., 9].any()))
-    return lambda weights: metrics.resampled([sums], weights)
+    return lambda weights: metrics.bootstrap_values([sums], weights)
 
 
 def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
@@ -100,7 +100,7 @@ def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
                 tables.append(table._replace(image_ids=np.arange(before, before + len(table.image_ids))))
                 before += len(table.image_ids)
             joined = accumulation.MatchTable.joined(tables)
-            curves[prefix] = resampling.Curves.of(joined, limits[0]), np.concatenate(places)
+            curves[prefix] = resampling.DetectionCurves.of(joined, limits[0]), np.concatenate(places)
     return functools.partial(resampling.named_scores, curves, names)
 
 
@@ -117,7 +117,7 @@ def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     metrics = InstanceMetrics(list(names), parts[0]["instance_classes"].tolist())
     tables = np.empty(len(scenes), object)
     tables[:] = scenes
-    return lambda weights: metrics.resampled([statistics, losses, tables], weights)
+    return lambda weights: metrics.bootstrap_values([statistics, losses, tables], weights)
 
 
 # ---- what arrays must be: a file may be damaged, and compiled loops do not look ----------------------------------
@@ -189,17 +189,17 @@ def _fit_instances(arrays: Arrays, samples: int, classes: int) -> bool:
 
 
 SORTS = {
-    "classes": Sort(_classes, _fit_classes, "recall {}", 2, hits=_class_hits),
-    "confusions": Sort(_confusions, _fit_confusions, "IoU {}"),
-    "landmarks": Sort(
+    "classes": ScoreKind(_classes, _fit_classes, "recall {}", 2, hits=_class_hits),
+    "confusions": ScoreKind(_confusions, _fit_confusions, "IoU {}"),
+    "landmarks": ScoreKind(
         _landmarks,
         lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 7),
         "{} mre_mm",
         hits=_landmark_hits,
     ),
-    "volume classes": Sort(
+    "volume classes": ScoreKind(
         _volume_classes, lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 11), "Dice {}"
     ),
-    "boxes": Sort(_boxes, _fit_boxes, "AP {}", swaps=1_000),
-    "instances": Sort(_instances, _fit_instances, "AP {}", swaps=1_000),
+    "boxes": ScoreKind(_boxes, _fit_boxes, "AP {}", swaps=1_000),
+    "instances": ScoreKind(_instances, _fit_instances, "AP {}", swaps=1_000),
 }

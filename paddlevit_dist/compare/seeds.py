@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..launch import devices, plan_processes, tuning
-from ..launch.lock import own
+from ..launch.lock import lock_output_dir
 from ..logging.progress import write_line
 from ..logging.record import SEEDS, output_folder, recorded_events
 from ..runtime import signals
@@ -22,9 +22,9 @@ from ..runtime.text_files import read_yaml
 from ..settings import Configuration
 from ..settings.command_line import without
 from . import groups
+from .formatting import columns, count_decimals, ends, number
 from .groups import FAILED, FINISHED, UNFINISHED, SeedGroup
 from .settings import CompareSettings
-from .telling import columns, decimals_of, ends, number
 
 _POLL_SECONDS = 0.1
 _OWN = ("SEEDS", "SEED", "SAVE", "MODEL.RESUME")  # of the group; each seed gets its own
@@ -44,8 +44,8 @@ def run(given: Configuration) -> None:
         raise UserError(
             f"-seeds={config.SEEDS}: a launcher has started this process; -seeds starts its own: leave the launcher out"
         )
-    gpus = gpus_of(plan_processes(config.NGPUS, device=config.DEVICE))
-    with output_folder(path, records=(SEEDS,)) as folder, own(folder, write_line, is_evaluation=False):
+    gpus = assign_gpus(plan_processes(config.NGPUS, device=config.DEVICE))
+    with output_folder(path, records=(SEEDS,)) as folder, lock_output_dir(folder, write_line, is_evaluation=False):
         group = _begin_group(config, str(folder))
         waiting = [row for row in group.seeds if row["state"] != FINISHED]
         done = len(group.seeds) - len(waiting)
@@ -53,14 +53,14 @@ def run(given: Configuration) -> None:
         write_line(f"{said}: training {len(waiting)}, {max(min(len(gpus), len(waiting)), 1)} at a time")
         _train(group, waiting, without(given.argv, _OWN), gpus)
         group.write()
-        for line in lines_of(group):
+        for line in format_group(group):
             write_line(line)
     failed = [f"{row['seed']} (exit code {row['code']})" for row in group.seeds if row["state"] == FAILED]
     if failed:
         raise UserError(f"failed: seed {', '.join(failed)}: see log.txt in the folder of each; {_RESUMES} them")
 
 
-def gpus_of(plan: devices.ProcessPlan) -> list[str | None]:
+def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:
     """Say what CUDA_VISIBLE_DEVICES is in each of the trainings that run side by side: each visible GPU, where a
     training is one process; else one training has them as they are (None)."""
     visible = devices.count_gpus() if plan.uses_gpu else 0
@@ -89,13 +89,13 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
                     running[gpu] = _start(group, row, words, gpu, place / len(gpus), (place + 1) / len(gpus)), row
             time.sleep(_POLL_SECONDS)
             if signals.interrupts() > 1:
-                raise signals.Interrupted(signal.SIGINT, again=True)
+                raise signals.ProcessInterrupted(signal.SIGINT, again=True)
             ended = {gpu: one for gpu, one in running.items() if one[0].poll() is not None}
             stopped = next(
                 (row["seed"] for process, row in ended.values() if process.returncode == signals.STOPPED), None
             )
             if not reason:
-                reason = signals.asked() or (None if stopped is None else f"seed {stopped} was")
+                reason = signals.stop_reason() or (None if stopped is None else f"seed {stopped} was")
                 for process, _ in running.values() if reason else ():
                     process.terminate()  # it saves; a terminal has asked it, too
             for gpu, (process, row) in ended.items():
@@ -123,7 +123,7 @@ def _start(
     write_line(f"seed {row['seed']}: {folder}" + ("" if gpu is None else f", GPU {gpu}: see log.txt there"))
     command = [sys.executable, "-m", "paddlevit_dist", "train", *words, *own_words]
     output = None if gpu is None else subprocess.DEVNULL
-    with signals.held():  # until it handles them itself
+    with signals.blocked():  # until it handles them itself
         process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=output)
     if gpu is not None and hasattr(os, "sched_setaffinity"):  # before it has started any thread
         cores = sorted(os.sched_getaffinity(0))
@@ -141,7 +141,7 @@ def _note(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: bool, ar
         if not are_others and not any(Path(group.run, other["folder"]).exists() for other in group.seeds):
             raise UserError(f"seed {row['seed']} did not begin, as the line above says; no other was started")
     group.write()
-    score = [f"{group.about['score']} {ends(row, decimals_of([row['value']]))}"] if "value" in row else []
+    score = [f"{group.about['score']} {ends(row, count_decimals([row['value']]))}"] if "value" in row else []
     write_line(f"seed {row['seed']}: {', '.join([row['state'], *score])}")
 
 
@@ -152,16 +152,16 @@ def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
         UserError: the folder holds something else, or a group with other settings.
     """
     from ..checkpoint.finding import another_run, holds_any
-    from ..engine.compatibility import altering, compare, of_settings, settings_of
+    from ..engine.compatibility import altering, compare, facts_from_settings, to_plain_settings
     from ..tasks.task import make_task
 
     if holds_any(Path(folder, "checkpoints")) or Path(folder, "run.json").exists():
         raise another_run(folder)
     score, more_is_better = make_task(config).best_metric
-    settings = settings_of(config)
+    settings = to_plain_settings(config)
     if groups.is_group(folder):
-        begun = of_settings(groups.read_group(folder).about["settings"])
-        changed = altering(compare("resume", begun, of_settings(settings)))
+        begun = facts_from_settings(groups.read_group(folder).about["settings"])
+        changed = altering(compare("resume", begun, facts_from_settings(settings)))
         if changed and not config.ALLOW_CHANGES:
             raise UserError(
                 f"-output={folder} holds seeds of another configuration: {changed}: choose another "
@@ -176,7 +176,7 @@ def _row(folder: str, seed: int, score: str) -> dict[str, Any]:
     """Read what the folder of a seed says; see ``SeedGroup.seeds``."""
     own_folder = Path(folder, f"seed_{seed}")
     state = FINISHED if _is_done(own_folder) else UNFINISHED
-    return {"seed": seed, "folder": own_folder.name, "state": state, **groups.best_of(own_folder, score)}
+    return {"seed": seed, "folder": own_folder.name, "state": state, **groups.find_best(own_folder, score)}
 
 
 def _is_done(folder: Path) -> bool:
@@ -190,10 +190,10 @@ def _is_done(folder: Path) -> bool:
     return epochs in evaluated
 
 
-def lines_of(group: SeedGroup) -> list[str]:
+def format_group(group: SeedGroup) -> list[str]:
     """The table of a group, and what follows from it."""
     values = [row["value"] for row in group.seeds if "value" in row]
-    decimals = decimals_of(values)
+    decimals = count_decimals(values)
     rows = [["seed", f"best {group.about['score']}", "epoch", ""]]
     for row in group.seeds:
         found = [ends(row, decimals), str(row["epoch"])] if "value" in row else ["", ""]
@@ -202,7 +202,7 @@ def lines_of(group: SeedGroup) -> list[str]:
     scores = group.scores
     if not scores:
         return lines
-    lines.append(f"best {group.about['score']} of {len(scores)} seed(s): {groups.in_words(scores, decimals)}")
+    lines.append(f"best {group.about['score']} of {len(scores)} seed(s): {groups.format_summary(scores, decimals)}")
     if len(scores) > 1:
         reach = number(groups.inside(group.about["score"], 0.0, groups.noise(scores))[1], decimals)
         lines.append(

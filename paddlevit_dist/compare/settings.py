@@ -8,10 +8,10 @@ from yacs.config import CfgNode
 
 from ..extension import extensions
 from ..runtime.errors import UserError
-from ..runtime.files import content_of
+from ..runtime.files import read_content
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
-from ..settings.key import COMMAND_LINE, ConfigView, Range, Setting, Table
+from ..settings.key import COMMAND_LINE, ConfigView, KeySetting, KeyTable, Range
 from ..settings.section import PathText, key, rows
 
 
@@ -57,7 +57,7 @@ def _is_table(file: str) -> bool:
     """Whether an evaluation has written it, as far as its beginning shows: no spreadsheet of others is replaced."""
     try:
         if file.lower().endswith(".csv"):
-            first = content_of(file, 4096).partition(b"\n")[0]
+            first = read_content(file, 4096).partition(b"\n")[0]
             return first.startswith(b"name,") and first.endswith(b"\r")
         schema = importlib.import_module("pyarrow.parquet").read_schema(file)
         return schema.names[:1] == ["name"] and not schema.metadata  # pandas leaves some
@@ -80,7 +80,7 @@ def _check_seeds(given: ConfigView[CompareSettings]) -> list[str]:
     return []
 
 
-def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """An evaluation is of one run, however often its recipe trains."""
     seeds = settings.get("SEEDS")
     if values.EVAL and seeds is not None and seeds.source != COMMAND_LINE:
@@ -92,10 +92,10 @@ def _check(given: ConfigView[CompareSettings]) -> list[str]:
     return _check_table(given) + _check_seeds(given)
 
 
-TABLE = Table(
+TABLE = KeyTable(
     rows(CompareSettings),
     training=("SEEDS",),
     effects={"start": ("SEEDS",), "place": ("PER_SAMPLE",)},
-    complete=_complete,
+    resolve_defaults=_complete,
     check=_check,
 )

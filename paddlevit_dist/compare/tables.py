@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.array_files import read_npz
-from ..checkpoint.content import directory_of, read_about, read_about_file, settings_beside
+from ..checkpoint.content import find_directory, read_about, read_about_file, settings_beside
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.text_files import parse_json
-from ..tasks.sample_groups import GROUP, Groups
-from ..tasks.scored import Scored
+from ..tasks.sample_groups import GROUP, SampleGroups
+from ..tasks.score_report import ScoreReport
 from .scores import SORTS
 
 FILES = ("eval_scored_samples.npz", "scored_samples.npz")  # of an evaluation, of a training's last one
@@ -28,7 +28,7 @@ _STARTED_FROM = ("MODEL.PRETRAINED", "MODEL.BACKBONE_PRETRAINED")  # but these d
 _TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
 
 
-class Table(NamedTuple):
+class EvaluationTable(NamedTuple):
     """Everything that is known of the samples of an evaluation.
 
     Attributes:
@@ -46,7 +46,7 @@ class Table(NamedTuple):
     names: list[str]
     arrays: dict[str, np.ndarray]
     file: Path
-    groups: Groups | None = None
+    groups: SampleGroups | None = None
 
 
 def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
     process.
 
     Args:
-        evaluation: an ``engine.evaluation.Evaluation`` that has a table.
+        evaluation: an ``engine.evaluation.Evaluator`` that has a table.
         facts: "epoch" of a training, or "weights" and "split".
     Raises:
         UserError: the file system refuses.
@@ -78,13 +78,13 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
         "dataset": str(config.DATA.DATASET),
         "of": f"epoch {facts['epoch']}" if "epoch" in facts else str(facts.get("weights")),
         "protocol": {**evaluation.facts, **settings},
-        "input": task.about_input(),
+        "input": task.preprocess_signature(),
     }
     file = intervals.with_name(intervals.name.replace("intervals.json", "scored_samples.npz"))
     _write(file, about, names, {_INDICES: indices.astype(np.int32), **kept.arrays}, evaluation.table.groups)
 
 
-def write_scored(file: Path, scored: Scored, results: str, groups: Groups | None = None) -> None:
+def write_scored(file: Path, scored: ScoreReport, results: str, groups: SampleGroups | None = None) -> None:
     """Write the table of results that this package did not make, whole or not at all.
 
     Args:
@@ -109,7 +109,11 @@ def write_scored(file: Path, scored: Scored, results: str, groups: Groups | None
 
 
 def _write(
-    file: Path, about: dict[str, Any], names: Sequence[str], arrays: Mapping[str, np.ndarray], groups: Groups | None
+    file: Path,
+    about: dict[str, Any],
+    names: Sequence[str],
+    arrays: Mapping[str, np.ndarray],
+    groups: SampleGroups | None,
 ) -> None:
     joined = _join(names)
     facts = {"format": _FORMAT, "time": round(time.time(), 3), "digest": hashlib.sha256(joined).hexdigest()}
@@ -129,14 +133,14 @@ def _split(array: np.ndarray) -> list[str]:
     return [name.decode("utf-8", "surrogateescape") for name in array.tobytes().split(b"\0")]
 
 
-def settings_of(table: Table) -> dict[str, Any]:
+def load_settings(table: EvaluationTable) -> dict[str, Any]:
     """The configuration of the training that has made the weights of a table; empty where it is not known any more."""
     of = str(table.about["of"])
     if of.startswith("epoch "):
         return settings_in(table.file.parent)
     with contextlib.suppress(UserError):
         if Path(of).exists():  # never that of RESULTS
-            folder = directory_of(of)
+            folder = find_directory(of)
             return settings_beside(read_about(str(folder)) or {}, folder / "weights") or {}
     return {}
 
@@ -165,7 +169,7 @@ def that_differ(ours: dict[str, Any], theirs: dict[str, Any], without: Sequence[
     return {name: [before[name], now[name]] for name in shared if before[name] != now[name]}
 
 
-def read(run: str) -> Table:
+def read(run: str) -> EvaluationTable:
     """The table of a run: of its last evaluation, in its training or alone.
 
     Args:
@@ -173,10 +177,10 @@ def read(run: str) -> Table:
     Raises:
         UserError: there is none, or it is damaged.
     """
-    return max((_read(run, file) for file in _files_of(run)), key=lambda table: table.about["time"])
+    return max((_read(run, file) for file in _list_files(run)), key=lambda table: table.about["time"])
 
 
-def _read(run: str, file: Path) -> Table:
+def _read(run: str, file: Path) -> EvaluationTable:
     arrays = dict(read_npz(file))
     try:
         about, names, indices = (
@@ -184,7 +188,9 @@ def _read(run: str, file: Path) -> Table:
             _split(arrays.pop(_NAMES)),
             arrays.pop(_INDICES),
         )
-        groups = Groups(about[GROUP], np.array(_split(arrays.pop(_GROUPS))), str(file)) if _GROUPS in arrays else None
+        groups = (
+            SampleGroups(about[GROUP], np.array(_split(arrays.pop(_GROUPS))), str(file)) if _GROUPS in arrays else None
+        )
         if about["format"] != _FORMAT or not len(names) == len(indices) == len(
             names if groups is None else groups.names
         ):
@@ -200,10 +206,10 @@ def _read(run: str, file: Path) -> Table:
             raise ValueError
     except (AttributeError, LookupError, TypeError, ValueError):
         raise UserError(f"compare: {file} is no table of samples of this version; evaluate the run again") from None
-    return Table(run, about, names, arrays, file, groups)
+    return EvaluationTable(run, about, names, arrays, file, groups)
 
 
-def _files_of(run: str) -> list[Path]:
+def _list_files(run: str) -> list[Path]:
     place = Path(run)
     if place.is_file():
         return [place]

@@ -26,12 +26,12 @@ from ..extension import Extension
 if TYPE_CHECKING:
     import paddle
 
-    from ..engine.fused_optimizers import Found, Rule
-    from ..engine.multi_tensor import Gradients, MovingAverages
+    from ..engine.fused_optimizers import Found, UpdateRule
+    from ..engine.multi_tensor import GradientList, MovingAverages
     from ..images.transforms.crops import TrainingTransform
 
 
-class CpuKernels(Extension):
+class CpuKernelsExtension(Extension):
     """Faster models, updates, losses and transforms."""
 
     needs = ("numba",)
@@ -41,7 +41,7 @@ class CpuKernels(Extension):
 
         accelerate(model)
 
-    def gradients(self, parameters: Sequence[paddle.Tensor]) -> Gradients | None:
+    def gradients(self, parameters: Sequence[paddle.Tensor]) -> GradientList | None:
         from .updates import gradients
 
         return gradients(parameters)
@@ -51,7 +51,7 @@ class CpuKernels(Extension):
 
         return averages(flat, sizes)
 
-    def optimizer_step(self, rule: Rule, parameters: Sequence[paddle.Tensor]) -> Found | None:
+    def optimizer_step(self, rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> Found | None:
         from .updates import optimizer_step
 
         return optimizer_step(rule, parameters)
@@ -69,4 +69,4 @@ class CpuKernels(Extension):
         return CompiledTrainingTransform
 
 
-EXTENSION = CpuKernels()
+EXTENSION = CpuKernelsExtension()

@@ -15,21 +15,21 @@ from ..runtime.transfers import is_on_gpu
 _MODELS = "paddlevit_dist.images.models"
 # A class, which must be exactly this one -> its fast subclass.
 _FAST = {
-    f"{_MODELS}.layers.GELU": "layers:GELU",
-    f"{_MODELS}.layers.Linear": "layers:Linear",
-    f"{_MODELS}.layers.LayerNorm": "layers:LayerNorm",
-    f"{_MODELS}.layers.Mlp": "layers:Mlp",
-    f"{_MODELS}.layers.PatchEmbedding": "layers:PatchEmbedding",
-    f"{_MODELS}.layers.Convolution": "layers:Convolution",
-    f"{_MODELS}.layers.DepthwiseConvolution": "layers:DepthwiseConvolution",
-    "paddle.nn.layer.conv.Conv3D": "layers:Conv3D",
-    f"{_MODELS}.vit.Block": "blocks:VitBlock",
-    f"{_MODELS}.swin.SwinBlock": "blocks:SwinBlock",
-    f"{_MODELS}.swin.NormalisedPatches": "blocks:NormalisedPatches",
-    f"{_MODELS}.convnext.Block": "blocks:ConvNeXtBlock",
-    f"{_MODELS}.segformer.SegFormerHead": "blocks:SegFormerHead",
-    f"{_MODELS}.pvt_v2.SpatialReductionAttention": "blocks:SpatialReductionAttention",
-    "paddlevit_dist.images.detection.rtdetr.deformable.PointSampling": "sampling:PointSampling",
+    f"{_MODELS}.layers.GELU": "layers:FastGELU",
+    f"{_MODELS}.layers.Linear": "layers:FastLinear",
+    f"{_MODELS}.layers.LayerNorm": "layers:FastLayerNorm",
+    f"{_MODELS}.layers.Mlp": "layers:FastMlp",
+    f"{_MODELS}.layers.PatchEmbedding": "layers:FastPatchEmbedding",
+    f"{_MODELS}.layers.ChannelsLastConv": "layers:FastConv",
+    f"{_MODELS}.layers.ChannelsLastDepthwiseConv": "layers:FastDepthwiseConv",
+    "paddle.nn.layer.conv.Conv3D": "layers:FastConv3D",
+    f"{_MODELS}.vit.ViTBlock": "blocks:FastViTBlock",
+    f"{_MODELS}.swin.SwinBlock": "blocks:FastSwinBlock",
+    f"{_MODELS}.swin.NormalizedPatches": "blocks:FastNormalizedPatches",
+    f"{_MODELS}.convnext.ConvNeXtBlock": "blocks:FastConvNeXtBlock",
+    f"{_MODELS}.segformer.SegFormerHead": "blocks:FastSegFormerHead",
+    f"{_MODELS}.pvt_v2.SpatialReductionAttention": "blocks:FastSpatialReductionAttention",
+    "paddlevit_dist.images.detection.rtdetr.deformable.PointSampling": "sampling:FastPointSampling",
 }
 
 
@@ -58,7 +58,7 @@ def is_possible() -> bool:
 
 
 @paddle.jit.not_to_static
-def applies(x: Any, *layers: nn.Layer) -> bool:
+def can_use_fast_path(x: Any, *layers: nn.Layer) -> bool:
     """Whether fast functions may take the tensor ``x`` with the parameters of ``layers``.
 
     They may for float32 in the host's memory outside of static graphs and automatic mixed precision, if no hook wants

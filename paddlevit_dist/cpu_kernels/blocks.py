@@ -9,22 +9,22 @@ import paddle
 
 from ..images.models import convnext, pvt_v2, segformer, swin, vit
 from ..images.models.layers import DropPath
-from .accelerate import applies
-from .layers import GELU, LayerNorm, Linear, Mlp, PatchEmbedding
+from .accelerate import can_use_fast_path
+from .layers import FastGELU, FastLayerNorm, FastLinear, FastMlp, FastPatchEmbedding
 
 _ATTENTIONS = vit.Attention, swin.WindowAttention
 
 
-class VitBlock(vit.Block):
+class FastViTBlock(vit.ViTBlock):
     """Each branch as one function; of the last block only the tokens that are read pass the second."""
 
     def forward(self, x, count: int | None = None):
         if _fits(x, self):
             return _vit_block(self, x, count)
-        return vit.Block.forward(self, x, count)
+        return vit.ViTBlock.forward(self, x, count)
 
 
-class SwinBlock(swin.SwinBlock):
+class FastSwinBlock(swin.SwinBlock):
     """Each branch as one function; attention reads and writes each window's tokens where they are."""
 
     def forward(self, x):
@@ -33,23 +33,23 @@ class SwinBlock(swin.SwinBlock):
         return swin.SwinBlock.forward(self, x)
 
 
-class NormalisedPatches(swin.NormalisedPatches):
+class FastNormalizedPatches(swin.NormalizedPatches):
     """Cuts out the patches for one product."""
 
     def embed(self, x):
-        return PatchEmbedding.embed(self, x)
+        return FastPatchEmbedding.embed(self, x)
 
 
-class ConvNeXtBlock(convnext.Block):
+class FastConvNeXtBlock(convnext.ConvNeXtBlock):
     """Adds the scaled branch in one pass."""
 
     def forward(self, x):
-        if applies(x, self.drop_path) and applies(self.gamma):
+        if can_use_fast_path(x, self.drop_path) and can_use_fast_path(self.gamma):
             return _convnext_block(self, x)
-        return convnext.Block.forward(self, x)
+        return convnext.ConvNeXtBlock.forward(self, x)
 
 
-class SpatialReductionAttention(pvt_v2.SpatialReductionAttention):
+class FastSpatialReductionAttention(pvt_v2.SpatialReductionAttention):
     """Queries of all tokens, keys and values of fewer, each read where its projection has written it."""
 
     def forward(self, x, grid: tuple[int, int]):
@@ -58,7 +58,7 @@ class SpatialReductionAttention(pvt_v2.SpatialReductionAttention):
         return pvt_v2.SpatialReductionAttention.forward(self, x, grid)
 
 
-class SegFormerHead(segformer.SegFormerHead):
+class FastSegFormerHead(segformer.SegFormerHead):
     """Adds the maps where they are enlarged, channels last."""
 
     def summed(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
@@ -67,28 +67,36 @@ class SegFormerHead(segformer.SegFormerHead):
         return segformer.SegFormerHead.summed(self, maps)
 
 
-# In tables of layers and in messages they are called as in the files of their models.
-VitBlock.__name__ = ConvNeXtBlock.__name__ = "Block"
+# In tables of layers and in messages they have the names of the plain ones.
+for _fast in (
+    FastViTBlock,
+    FastSwinBlock,
+    FastNormalizedPatches,
+    FastConvNeXtBlock,
+    FastSpatialReductionAttention,
+    FastSegFormerHead,
+):
+    _fast.__name__ = _fast.__mro__[1].__name__
 
 
 @paddle.jit.not_to_static
 def _fits(x: paddle.Tensor, block: Any) -> bool:
     """Whether ``branches`` may compute a pre-norm block with layers ``norm1``, ``attn``, ``norm2`` and ``mlp``."""
     attention, mlp = block.attn, block.mlp
-    if type(attention) not in _ATTENTIONS or type(mlp) is not Mlp or type(block.drop_path) is not DropPath:
+    if type(attention) not in _ATTENTIONS or type(mlp) is not FastMlp or type(block.drop_path) is not DropPath:
         return False  # somebody's own, which may compute anything
     dropouts = attention.attention_dropout, attention.dropout, mlp.dropout
     norms, linears = (block.norm1, block.norm2), (attention.qkv, attention.proj, mlp.fc1, mlp.fc2)
     if any(layer.training and layer.p for layer in dropouts) or x.shape[-1] != block.norm1.weight.shape[0]:
         return False
-    if not all(type(norm) is LayerNorm and norm.has_usual_parameters() for norm in norms):
+    if not all(type(norm) is FastLayerNorm and norm.has_usual_parameters() for norm in norms):
         return False
-    if type(mlp.act) is not GELU or not all(type(layer) is Linear for layer in linears):
+    if type(mlp.act) is not FastGELU or not all(type(layer) is FastLinear for layer in linears):
         return False
     if any(layer.bias is None for layer in linears[1:]):
         return False
     others = attention, mlp, mlp.act, attention.query_key, attention.attention_value
-    return applies(x, *norms, *linears, *dropouts, *others)
+    return can_use_fast_path(x, *norms, *linears, *dropouts, *others)
 
 
 def _factors(block: Any, x: paddle.Tensor) -> paddle.Tensor | None:
@@ -97,11 +105,11 @@ def _factors(block: Any, x: paddle.Tensor) -> paddle.Tensor | None:
 
 
 @paddle.jit.not_to_static
-def _vit_block(block: vit.Block, x: paddle.Tensor, count: int | None) -> paddle.Tensor:
+def _vit_block(block: vit.ViTBlock, x: paddle.Tensor, count: int | None) -> paddle.Tensor:
     from . import branches
 
     attn, keep = block.attn, _factors(block, x)
-    heads = branches.Heads(attn.num_heads, attn.head_dim, attn.scale)
+    heads = branches.HeadLayout(attn.num_heads, attn.head_dim, attn.scale)
     x = branches.attention(x, block.norm1, attn.qkv, attn.proj, heads, keep=keep)
     x = x if count is None else x[:, :count]
     return branches.mlp(x, block.norm2, block.mlp.fc1, block.mlp.fc2, _factors(block, x))
@@ -119,14 +127,16 @@ def _swin_block(block: swin.SwinBlock, x: paddle.Tensor) -> paddle.Tensor:
 
     attn, keep = block.attn, _factors(block, x)
     index = _window_index(block.grid, block.window, block.shift)
-    mask = None if block.attention_mask is None else branches.Held(block.attention_mask)
-    heads = branches.Heads(attn.num_heads, attn.head_dim, attn.scale, index.shape[0], branches.Held(index), mask)
+    mask = None if block.attention_mask is None else branches.UntrackedTensor(block.attention_mask)
+    heads = branches.HeadLayout(
+        attn.num_heads, attn.head_dim, attn.scale, index.shape[0], branches.UntrackedTensor(index), mask
+    )
     x = branches.attention(x, block.norm1, attn.qkv, attn.proj, heads, attn.position_bias(), keep)
     return branches.mlp(x, block.norm2, block.mlp.fc1, block.mlp.fc2, _factors(block, x))
 
 
 @paddle.jit.not_to_static
-def _convnext_block(block: convnext.Block, x: paddle.Tensor) -> paddle.Tensor:
+def _convnext_block(block: convnext.ConvNeXtBlock, x: paddle.Tensor) -> paddle.Tensor:
     from . import image_functions
 
     branch = block.mlp(block.norm(block.conv_dw(x)))
@@ -136,7 +146,9 @@ def _convnext_block(block: convnext.Block, x: paddle.Tensor) -> paddle.Tensor:
 @paddle.jit.not_to_static
 def _fits_reduction(x: paddle.Tensor, attention: pvt_v2.SpatialReductionAttention) -> bool:
     dropout = attention.attention_dropout
-    return not (dropout.training and dropout.p) and applies(x, attention.query_key, attention.attention_value, dropout)
+    return not (dropout.training and dropout.p) and can_use_fast_path(
+        x, attention.query_key, attention.attention_value, dropout
+    )
 
 
 @paddle.jit.not_to_static
@@ -145,14 +157,14 @@ def _reduction_attention(
 ) -> paddle.Tensor:
     from . import branches
 
-    heads = branches.Heads(attention.num_heads, attention.head_dim, attention.scale)
+    heads = branches.HeadLayout(attention.num_heads, attention.head_dim, attention.scale)
     q, source = attention.q(x), attention._reduce(x, grid) if attention.is_reduced else x
     return attention.dropout(attention.proj(branches.attend(q, attention.kv(source), heads)))
 
 
 @paddle.jit.not_to_static
 def _fits_sum(x: paddle.Tensor, head: segformer.SegFormerHead) -> bool:
-    return applies(x, head.product, head.weights_product)
+    return can_use_fast_path(x, head.product, head.weights_product)
 
 
 @paddle.jit.not_to_static

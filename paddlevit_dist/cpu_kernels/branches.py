@@ -1,8 +1,8 @@
 """The residual branches of a transformer block, each as one differentiable function: x + f(norm(x)).
 
 Between Paddle's matrix products, rows are passed over once for what several layers would do one after another, and
-queries, keys and values are read where the projection has written them. ``accelerate.applies`` says when these
-functions may be called; nothing is checked here.
+queries, keys and values are read where the projection has written them. ``accelerate.can_use_fast_path`` says when
+these functions may be called; nothing is checked here.
 """
 
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from .functions import (
     by_weight,
     choose,
     column_sums,
+    count_rows,
     differentiable,
     find_wanted,
     hidden_backward,
@@ -25,40 +26,41 @@ from .functions import (
     layer_norm_backward,
     layer_norm_forward,
     linear_forward,
-    rows_of,
     with_graph,
 )
 from .memory import empty, product
 
 
-class Heads(NamedTuple):
+class HeadLayout(NamedTuple):
     """How the tokens of an item attend to one another."""
 
     count: int
     dim: int  # of one head
     scale: float
     windows: int = 1  # an item's tokens attend inside windows of equal size
-    index: "Held | None" = None  # int64 (windows, tokens): an item's rows in the order of windows; None: as they are
-    mask: "Held | None" = None  # float32 (windows, tokens, tokens), added before the softmax
+    index: "UntrackedTensor | None" = (
+        None  # int64 (windows, tokens): an item's rows in the order of windows; None: as they are
+    )
+    mask: "UntrackedTensor | None" = None  # float32 (windows, tokens, tokens), added before the softmax
 
 
-class Held:
+class UntrackedTensor:
     """A tensor that Paddle does not see among a function's arguments."""
 
     def __init__(self, tensor: paddle.Tensor) -> None:
         self.tensor = tensor
 
 
-def _count_held(held: Held | None) -> int:
+def _count_held(held: UntrackedTensor | None) -> int:
     return 0 if held is None else held.tensor.data_ptr()
 
 
-def _sizes(x: paddle.Tensor, heads: Heads):
+def _sizes(x: paddle.Tensor, heads: HeadLayout):
     """(items, windows, tokens of a window, heads, channels of a head)"""
-    return x.shape[0], heads.windows, rows_of(x) // x.shape[0] // heads.windows, heads.count, heads.dim
+    return x.shape[0], heads.windows, count_rows(x) // x.shape[0] // heads.windows, heads.count, heads.dim
 
 
-def _attend(qkv, bias, heads: Heads, keeps: bool):
+def _attend(qkv, bias, heads: HeadLayout, keeps: bool):
     """Attention of (items, ..., 3 * channels), and the softmax if ``keeps``."""
     sizes = _sizes(qkv, heads)
     batch, windows, tokens, count, _ = sizes
@@ -76,7 +78,7 @@ def _attend(qkv, bias, heads: Heads, keeps: bool):
     return out, weights
 
 
-def _attend_backward(gradient, qkv, weights, bias_gradient, heads: Heads):
+def _attend_backward(gradient, qkv, weights, bias_gradient, heads: HeadLayout):
     """The gradient by ``qkv``; ``bias_gradient`` is filled if there is one."""
     out = empty(*qkv.shape)
     places = [address(tensor) for tensor in (gradient, qkv, weights, out, bias_gradient)]
@@ -147,7 +149,9 @@ def mlp(x, norm, first, second, keep: paddle.Tensor | None = None) -> paddle.Ten
     x = in_order(x)
     parameters = norm.weight, norm.bias, first.weight, first.bias, second.weight, second.bias
     if paddle.is_grad_enabled():
-        return differentiable(_MlpBranch, x, *parameters, norm._epsilon, keep if keep is None else Held(keep))
+        return differentiable(
+            _MlpBranch, x, *parameters, norm._epsilon, keep if keep is None else UntrackedTensor(keep)
+        )
     normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
     hidden, _ = hidden_forward(normal, first.weight, first.bias, keeps=False)
     return join(x, lambda base: linear_forward(hidden, second.weight, second.bias, base), keep)
@@ -191,7 +195,9 @@ class _AttentionBranch(PyLayer):
         return tuple(value for value, is_given in zip(gradients, ctx.given) if is_given)
 
 
-def attention(x, norm, qkv, projection, heads: Heads, bias=None, keep: paddle.Tensor | None = None) -> paddle.Tensor:
+def attention(
+    x, norm, qkv, projection, heads: HeadLayout, bias=None, keep: paddle.Tensor | None = None
+) -> paddle.Tensor:
     """x + keep * projection(attention(qkv(norm(x)))), every token of a window attending to all of it.
 
     Args:
@@ -205,7 +211,13 @@ def attention(x, norm, qkv, projection, heads: Heads, bias=None, keep: paddle.Te
     if paddle.is_grad_enabled():
         parameters = norm.weight, norm.bias, qkv.weight, projection.weight, projection.bias, qkv.bias
         return differentiable(
-            _AttentionBranch, x, *parameters, bias, norm._epsilon, heads, keep if keep is None else Held(keep)
+            _AttentionBranch,
+            x,
+            *parameters,
+            bias,
+            norm._epsilon,
+            heads,
+            keep if keep is None else UntrackedTensor(keep),
         )
     normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
     attended, _ = _attend(linear_forward(normal, qkv.weight, qkv.bias), bias, heads, keeps=False)
@@ -215,7 +227,7 @@ def attention(x, norm, qkv, projection, heads: Heads, bias=None, keep: paddle.Te
 # ---- attention of queries to keys and values of other tokens, each read where its projection has written it ----------
 
 
-def _attend_to(q, kv, heads: Heads):
+def _attend_to(q, kv, heads: HeadLayout):
     """Compute what the queries' tokens attend to, and the softmax (items, heads, queries, tokens)."""
     (items, queries, _), tokens = q.shape, kv.shape[1]
     out, weights = empty(*q.shape), empty(items, heads.count, queries, tokens)
@@ -225,7 +237,7 @@ def _attend_to(q, kv, heads: Heads):
     return out, weights
 
 
-def _attend_to_backward(gradient, q, kv, weights, heads: Heads):
+def _attend_to_backward(gradient, q, kv, weights, heads: HeadLayout):
     """The gradients by ``q`` and ``kv``."""
     of_q, of_kv = empty(*q.shape), empty(*kv.shape)
     places = [address(tensor) for tensor in (gradient, q, kv, weights, of_q, of_kv)]
@@ -249,7 +261,7 @@ class _AttentionTo(PyLayer):
         return choose(ctx.wanted, *_attend_to_backward(in_order(gradient), *ctx.saved_tensor(), ctx.heads))
 
 
-def attend(q, kv, heads: Heads) -> paddle.Tensor:
+def attend(q, kv, heads: HeadLayout) -> paddle.Tensor:
     """Compute what queries (items, queries, channels) get of keys, values (items, tokens, 2 * channels), like ``q``."""
     q, kv = in_order(q), in_order(kv)
     return differentiable(_AttentionTo, q, kv, heads) if paddle.is_grad_enabled() else _attend_to(q, kv, heads)[0]

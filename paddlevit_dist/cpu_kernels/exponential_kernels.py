@@ -14,8 +14,8 @@ from .intrinsics import (
     ORDERED,
     add_bits,
     as_exponent,
-    bits_of,
-    float_of_bits,
+    bits_to_float,
+    float_to_bits,
     floats_at,
     multiply,
     whole_numbers_at,
@@ -43,7 +43,7 @@ def exponential(x):
     p = p * f + f32(1.6666665459e-1)
     p = p * f + f32(5.0000001201e-1)
     p = p * (f * f) + f + f32(1.0)
-    return float_of_bits(add_bits(bits_of(p), as_exponent(bits_of(shifted))))
+    return bits_to_float(add_bits(float_to_bits(p), as_exponent(float_to_bits(shifted))))
 
 
 @numba.njit(**ORDERED)

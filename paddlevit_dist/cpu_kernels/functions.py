@@ -1,6 +1,6 @@
 """Differentiable functions on float32 tensors in the host's memory, with hand-written gradients.
 
-Each computes what the plain layers of the same name compute, up to rounding. ``accelerate.applies`` says when
+Each computes what the plain layers of the same name compute, up to rounding. ``accelerate.can_use_fast_path`` says when
 they may be called; nothing is checked here. What the backward pass needs is saved through Paddle, so that hooks on
 saved tensors see it. Gradients by inputs that need none are not computed.
 """
@@ -18,7 +18,7 @@ from . import exponential_kernels, row_kernels
 from .memory import PLAIN, TURNED, empty, in_order, product
 
 
-def rows_of(x: paddle.Tensor) -> int:
+def count_rows(x: paddle.Tensor) -> int:
     """Number of vectors along the last axis."""
     return x.size // max(x.shape[-1], 1)
 
@@ -29,7 +29,7 @@ def address(tensor: paddle.Tensor | None) -> int:
 
 
 def multiply(left, right, out, sizes, turned=(PLAIN, PLAIN), beta=0.0) -> None:
-    """``Product.__call__`` on tensors."""
+    """``MklSgemm.__call__`` on tensors."""
     product()(left.data_ptr(), right.data_ptr(), out.data_ptr(), sizes, turned, beta)
 
 
@@ -96,7 +96,7 @@ def _flat(x: paddle.Tensor) -> paddle.Tensor:
 
 def linear_forward(x, weight, bias, base=None) -> paddle.Tensor:
     """base + x @ weight + bias; ``base`` and ``bias`` may be None."""
-    rows, (width_in, width_out) = rows_of(x), weight.shape
+    rows, (width_in, width_out) = count_rows(x), weight.shape
     out = empty(*x.shape[:-1], width_out)
     if bias is not None:
         row_kernels.add_bias(address(base), address(bias), address(out), rows, width_out)
@@ -108,7 +108,7 @@ def by_input(gradient, weight, shape) -> paddle.Tensor:
     """gradient @ weight^T, as a tensor of ``shape``."""
     out = empty(*shape)
     width_in, width_out = weight.shape
-    multiply(gradient, weight, out, (rows_of(gradient), width_in, width_out), (PLAIN, TURNED))
+    multiply(gradient, weight, out, (count_rows(gradient), width_in, width_out), (PLAIN, TURNED))
     return out
 
 
@@ -116,14 +116,14 @@ def by_weight(x, gradient, weight) -> paddle.Tensor:
     """x^T @ gradient, like ``weight``."""
     out = empty(*weight.shape)
     width_in, width_out = weight.shape
-    multiply(x, gradient, out, (width_in, width_out, rows_of(gradient)), (TURNED, PLAIN))
+    multiply(x, gradient, out, (width_in, width_out, count_rows(gradient)), (TURNED, PLAIN))
     return out
 
 
 def column_sums(x) -> paddle.Tensor:
     """The sum over all axes but the last."""
     out = empty(x.shape[-1])
-    row_kernels.times(address(x), 0, address(out), rows_of(x), x.shape[-1])
+    row_kernels.times(address(x), 0, address(out), count_rows(x), x.shape[-1])
     return out
 
 
@@ -138,7 +138,7 @@ def _linear_graph(ctx, gradient):
     return gradients[: 2 + ctx.has_bias]
 
 
-class _Linear(PyLayer):
+class _LinearFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias):
         ctx.wanted, ctx.has_bias = find_wanted(x, weight, bias), bias is not None
@@ -162,7 +162,11 @@ class _Linear(PyLayer):
 def linear(x, weight, bias) -> paddle.Tensor:
     """x (..., in) @ weight (in, out) + bias (out) or None."""
     x = in_order(x)
-    return differentiable(_Linear, x, weight, bias) if paddle.is_grad_enabled() else linear_forward(x, weight, bias)
+    return (
+        differentiable(_LinearFunction, x, weight, bias)
+        if paddle.is_grad_enabled()
+        else linear_forward(x, weight, bias)
+    )
 
 
 # ---- layer norm ----------------------------------------------------------------------------------------------
@@ -170,7 +174,7 @@ def linear(x, weight, bias) -> paddle.Tensor:
 
 def layer_norm_forward(x, weight, bias, epsilon, keeps: bool):
     """The normalised rows and, if ``keeps``, mean and 1 / deviation (rows, 2)."""
-    rows, width = rows_of(x), x.shape[-1]
+    rows, width = count_rows(x), x.shape[-1]
     out, statistics = empty(*x.shape), empty(rows, 2) if keeps else None
     places = address(x), address(weight), address(bias)
     row_kernels.layer_norm(*places, epsilon, address(out), address(statistics), rows, width)
@@ -179,7 +183,7 @@ def layer_norm_forward(x, weight, bias, epsilon, keeps: bool):
 
 def layer_norm_backward(gradient, x, statistics, weight, added=None):
     """The gradient by ``x`` plus ``added``, and (2, width): gradients by weight and bias."""
-    rows, width = rows_of(x), x.shape[-1]
+    rows, width = count_rows(x), x.shape[-1]
     out, sums = empty(*x.shape), empty(2, width)
     places = [address(tensor) for tensor in (gradient, x, statistics, weight, added, out, sums)]
     row_kernels.layer_norm_gradient(*places, rows, width)
@@ -188,14 +192,14 @@ def layer_norm_backward(gradient, x, statistics, weight, added=None):
 
 def _layer_norm_graph(ctx, gradient):
     x, _, weight = ctx.saved_tensor()
-    centred = x - x.mean(-1, keepdim=True)
-    inverse = paddle.rsqrt((centred**2).mean(-1, keepdim=True) + ctx.epsilon)
-    normal, inner = centred * inverse, gradient * weight
+    centered = x - x.mean(-1, keepdim=True)
+    inverse = paddle.rsqrt((centered**2).mean(-1, keepdim=True) + ctx.epsilon)
+    normal, inner = centered * inverse, gradient * weight
     rest = inner - inner.mean(-1, keepdim=True) - normal * (inner * normal).mean(-1, keepdim=True)
     return choose(ctx.wanted, rest * inverse, _flat(gradient * normal).sum(0), _flat(gradient).sum(0))
 
 
-class _LayerNorm(PyLayer):
+class _LayerNormFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, epsilon):
         out, statistics = layer_norm_forward(x, weight, bias, epsilon, keeps=True)
@@ -215,29 +219,29 @@ def layer_norm(x, weight, bias, epsilon: float) -> paddle.Tensor:
     """x normalised along its last axis, times weight plus bias."""
     x = in_order(x)
     if paddle.is_grad_enabled():
-        return differentiable(_LayerNorm, x, weight, bias, epsilon)
+        return differentiable(_LayerNormFunction, x, weight, bias, epsilon)
     return layer_norm_forward(x, weight, bias, epsilon, keeps=False)[0]
 
 
 # ---- GELU ----------------------------------------------------------------------------------------------------
 
 
-def _gelu_of(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+def _compute_gelu(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     """The GELU and its slope."""
     share = 0.5 * (1.0 + paddle.erf(x * math.sqrt(0.5)))
     return x * share, share + x * paddle.exp(-0.5 * x * x) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
-class _Gelu(PyLayer):
+class _GeluFunction(PyLayer):
     @staticmethod
     def forward(ctx, x):
         out, slope = empty(*x.shape), empty(*x.shape)
-        exponential_kernels.gelu(address(x), 0, address(out), address(slope), rows_of(x), x.shape[-1])
+        exponential_kernels.gelu(address(x), 0, address(out), address(slope), count_rows(x), x.shape[-1])
         ctx.save_for_backward(slope, x)
         return out
 
     @staticmethod
-    @with_graph(lambda ctx, gradient: gradient * _gelu_of(ctx.saved_tensor()[1])[1])
+    @with_graph(lambda ctx, gradient: gradient * _compute_gelu(ctx.saved_tensor()[1])[1])
     def backward(ctx, gradient):
         return in_order(gradient) * ctx.saved_tensor()[0]
 
@@ -246,9 +250,9 @@ def gelu(x) -> paddle.Tensor:
     """The exact GELU, x times the normal distribution's share below x."""
     x = in_order(x)
     if paddle.is_grad_enabled():
-        return differentiable(_Gelu, x)
+        return differentiable(_GeluFunction, x)
     out = empty(*x.shape)
-    exponential_kernels.gelu(address(x), 0, address(out), 0, rows_of(x), x.shape[-1])
+    exponential_kernels.gelu(address(x), 0, address(out), 0, count_rows(x), x.shape[-1])
     return out
 
 
@@ -257,7 +261,7 @@ def gelu(x) -> paddle.Tensor:
 
 def hidden_forward(x, weight, bias, keeps: bool):
     """GELU(x @ weight + bias) and, if ``keeps``, the GELU's slope."""
-    rows, (width_in, width_out) = rows_of(x), weight.shape
+    rows, (width_in, width_out) = count_rows(x), weight.shape
     hidden, slope = empty(*x.shape[:-1], width_out), empty(rows, width_out) if keeps else None
     multiply(x, weight, hidden, (rows, width_out, width_in))
     exponential_kernels.gelu(address(hidden), address(bias), address(hidden), address(slope), rows, width_out)
@@ -267,13 +271,13 @@ def hidden_forward(x, weight, bias, keeps: bool):
 def hidden_backward(gradient, weight2, slope, hidden):
     """The gradient by the first layer's result, from the gradient by the second's, and its column sums."""
     out, sums = by_input(gradient, weight2, hidden.shape), empty(hidden.shape[-1])
-    row_kernels.times(address(out), address(slope), address(sums), rows_of(out), out.shape[-1])
+    row_kernels.times(address(out), address(slope), address(sums), count_rows(out), out.shape[-1])
     return out, sums
 
 
 def _mlp_graph(ctx, gradient):
     (x, weight1, weight2, _, _), bias1, want = ctx.saved_tensor(), ctx.bias, ctx.wanted
-    hidden, slope = _gelu_of(paddle.matmul(x, weight1) + bias1)
+    hidden, slope = _compute_gelu(paddle.matmul(x, weight1) + bias1)
     inner = paddle.matmul(gradient, weight2, transpose_y=True) * slope
     return choose(
         want,
@@ -285,7 +289,7 @@ def _mlp_graph(ctx, gradient):
     )
 
 
-class _Mlp(PyLayer):
+class _MlpFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight1, bias1, weight2, bias2):
         hidden, slope = hidden_forward(x, weight1, bias1, keeps=True)
@@ -312,7 +316,7 @@ def mlp(x, weight1, bias1, weight2, bias2) -> paddle.Tensor:
     """GELU(x @ weight1 + bias1) @ weight2 + bias2."""
     x = in_order(x)
     if paddle.is_grad_enabled():
-        return differentiable(_Mlp, x, weight1, bias1, weight2, bias2)
+        return differentiable(_MlpFunction, x, weight1, bias1, weight2, bias2)
     return linear_forward(hidden_forward(x, weight1, bias1, keeps=False)[0], weight2, bias2)
 
 
@@ -331,7 +335,7 @@ def _embed(images, weight, bias):
     width_out, side = weight.shape[0], weight.shape[-1]
     patches = empty(batch, height // side * (width // side), weight.size // width_out)
     _cut(images, patches, side)
-    rows, width_in = rows_of(patches), patches.shape[-1]
+    rows, width_in = count_rows(patches), patches.shape[-1]
     out = empty(*patches.shape[:-1], width_out)
     row_kernels.add_bias(0, address(bias), address(out), rows, width_out)
     multiply(patches, weight, out, (rows, width_out, width_in), (PLAIN, TURNED), 1.0)
@@ -357,7 +361,7 @@ def _patches_graph(ctx, gradient):
     return windows_graph(images, weight, gradient, weight.shape[-1], 0, ctx.wanted)
 
 
-class _Patches(PyLayer):
+class _PatchesFunction(PyLayer):
     @staticmethod
     def forward(ctx, images, weight, bias):
         patches, out = _embed(images, weight, bias)
@@ -370,7 +374,7 @@ class _Patches(PyLayer):
     def backward(ctx, gradient):
         patches, weight, _ = ctx.saved_tensor()
         gradient = in_order(gradient)
-        rows, width_in, width_out = rows_of(gradient), patches.shape[-1], weight.shape[0]
+        rows, width_in, width_out = count_rows(gradient), patches.shape[-1], weight.shape[0]
         of_images = of_weight = None
         if ctx.wanted[0]:
             of_images, of_patches = empty(*ctx.shape), empty(*patches.shape)
@@ -390,5 +394,7 @@ def patches(images, weight, bias) -> paddle.Tensor:
     """
     images = in_order(images)
     return (
-        differentiable(_Patches, images, weight, bias) if paddle.is_grad_enabled() else _embed(images, weight, bias)[1]
+        differentiable(_PatchesFunction, images, weight, bias)
+        if paddle.is_grad_enabled()
+        else _embed(images, weight, bias)[1]
     )

@@ -1,6 +1,7 @@
 """Differentiable functions on images (batch, height, width, channels), float32 in the host's memory.
 
-Like those of ``functions.py``: ``accelerate.applies`` says when they may be called, and nothing is checked here.
+Like those of ``functions.py``: ``accelerate.can_use_fast_path`` says when they may be called, and nothing is checked
+here.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ def _depthwise_graph(ctx, gradient):
     return choose(ctx.wanted, *found)[: 2 + ctx.has_bias]
 
 
-class _Depthwise(PyLayer):
+class _DepthwiseFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias):
         ctx.wanted, ctx.has_bias, x = find_wanted(x, weight, bias), bias is not None, in_order(x)
@@ -73,7 +74,7 @@ def depthwise(x, weight, bias) -> paddle.Tensor:
         bias: (channels), or None.
     """
     return (
-        differentiable(_Depthwise, x, weight, bias)
+        differentiable(_DepthwiseFunction, x, weight, bias)
         if paddle.is_grad_enabled()
         else depthwise_forward(in_order(x), weight, bias)
     )
@@ -82,7 +83,7 @@ def depthwise(x, weight, bias) -> paddle.Tensor:
 # ---- convolution of windows ----------------------------------------------------------------------------------
 
 
-class Windows(NamedTuple):
+class ConvolutionWindows(NamedTuple):
     """The windows of a convolution on (batch, height, width, channels)."""
 
     shape: Sequence[int]
@@ -131,7 +132,7 @@ def _convolution_graph(ctx, gradient):
     return (of_x if of_x is None else of_x.transpose([0, 2, 3, 1]), *others)[: 2 + ctx.has_bias]
 
 
-class _Convolution(PyLayer):
+class _ConvolutionFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, windows):
         ctx.wanted, ctx.has_bias, ctx.windows = find_wanted(x, weight, bias), bias is not None, windows
@@ -169,9 +170,9 @@ def convolution(x, weight, bias, stride: int, padding: int) -> paddle.Tensor:
         (batch, rows, columns, out).
     """
     x = in_order(x)
-    windows = Windows(x.shape, weight.shape[-1], stride, padding)
+    windows = ConvolutionWindows(x.shape, weight.shape[-1], stride, padding)
     if paddle.is_grad_enabled():
-        return differentiable(_Convolution, x, weight, bias, windows)
+        return differentiable(_ConvolutionFunction, x, weight, bias, windows)
     return windows_forward(windows.cut(x), weight, bias)
 
 

@@ -33,7 +33,7 @@ def whole_numbers_at(typing_context: Any, address: Any):
 
 
 @intrinsic
-def bits_of(typing_context: Any, value: Any):
+def float_to_bits(typing_context: Any, value: Any):
     """The 32 bits of a float32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -43,7 +43,7 @@ def bits_of(typing_context: Any, value: Any):
 
 
 @intrinsic
-def float_of_bits(typing_context: Any, bits: Any):
+def bits_to_float(typing_context: Any, bits: Any):
     """The float32 with these 32 bits."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -7,26 +7,26 @@ import paddle
 from paddle import nn
 
 from ..images.models import layers as plain
-from .accelerate import applies
+from .accelerate import can_use_fast_path
 
 # Of a convolution of volumes: with more, Paddle's product takes longer than to write out what it multiplies.
 _MOST_CHANNELS = 64
 
 
-class Linear(plain.Linear):
+class FastLinear(plain.Linear):
     """Fast for any input."""
 
     def forward(self, x):
-        if applies(x, self) and x.shape[-1] == self.weight.shape[0]:
+        if can_use_fast_path(x, self) and x.shape[-1] == self.weight.shape[0]:
             return functions().linear(x, self.weight, self.bias)
         return plain.Linear.forward(self, x)
 
 
-class LayerNorm(plain.LayerNorm):
+class FastLayerNorm(plain.LayerNorm):
     """Fast over the last axis with weight and bias."""
 
     def forward(self, x):
-        if applies(x, self) and self.has_usual_parameters() and x.shape[-1] == self.weight.shape[0]:
+        if can_use_fast_path(x, self) and self.has_usual_parameters() and x.shape[-1] == self.weight.shape[0]:
             return functions().layer_norm(x, self.weight, self.bias, self._epsilon)
         return plain.LayerNorm.forward(self, x)
 
@@ -35,16 +35,16 @@ class LayerNorm(plain.LayerNorm):
         return self.weight is not None and self.bias is not None and len(self.weight.shape) == 1
 
 
-class GELU(plain.GELU):
+class FastGELU(plain.GELU):
     """Fast for any input."""
 
     def forward(self, x):
-        if applies(x, self):
+        if can_use_fast_path(x, self):
             return functions().gelu(x)
         return plain.GELU.forward(self, x)
 
 
-class Mlp(plain.Mlp):
+class FastMlp(plain.Mlp):
     """Both layers and the GELU as one function, without dropout."""
 
     def forward(self, x):
@@ -55,12 +55,14 @@ class Mlp(plain.Mlp):
     @paddle.jit.not_to_static
     def _fits(self, x) -> bool:
         linears = self.fc1, self.fc2
-        is_usual = type(self.act) is GELU and all(type(layer) is Linear and layer.bias is not None for layer in linears)
+        is_usual = type(self.act) is FastGELU and all(
+            type(layer) is FastLinear and layer.bias is not None for layer in linears
+        )
         drops = self.training and self.dropout.p
-        return is_usual and not drops and applies(x, *linears, self.act, self.dropout)
+        return is_usual and not drops and can_use_fast_path(x, *linears, self.act, self.dropout)
 
 
-class PatchEmbedding(plain.PatchEmbedding):
+class FastPatchEmbedding(plain.PatchEmbedding):
     """Cuts out the patches for one product."""
 
     def embed(self, x):
@@ -72,26 +74,26 @@ class PatchEmbedding(plain.PatchEmbedding):
 @paddle.jit.not_to_static
 def fits_patches(x: paddle.Tensor, convolution: nn.Layer) -> bool:
     """Whether ``functions.patches`` may compute a convolution of patches that touch."""
-    return type(convolution) is nn.Conv2D and convolution.bias is not None and applies(x, convolution)
+    return type(convolution) is nn.Conv2D and convolution.bias is not None and can_use_fast_path(x, convolution)
 
 
-class DepthwiseConvolution(plain.DepthwiseConvolution):
+class FastDepthwiseConv(plain.ChannelsLastDepthwiseConv):
     """Fast for a multiple of ``depthwise_kernels.LANES`` channels."""
 
     def forward(self, x):
-        if applies(x, self) and image_functions().fits_depthwise(x.shape, self.weight.shape):
+        if can_use_fast_path(x, self) and image_functions().fits_depthwise(x.shape, self.weight.shape):
             return image_functions().depthwise(x, self.weight, self.bias)
-        return plain.Convolution.forward(self, x)
+        return plain.ChannelsLastConv.forward(self, x)
 
 
-class Convolution(plain.Convolution):
+class FastConv(plain.ChannelsLastConv):
     """Its windows cut out for one product."""
 
     def forward(self, x):
-        if applies(x, self) and self._fits(x):
+        if can_use_fast_path(x, self) and self._fits(x):
             x = x if self.is_channels_last else x.transpose([0, 2, 3, 1])
             return image_functions().convolution(x, self.weight, self.bias, self._stride[0], self._padding)
-        return plain.Convolution.forward(self, x)
+        return plain.ChannelsLastConv.forward(self, x)
 
     @paddle.jit.not_to_static
     def _fits(self, x: paddle.Tensor) -> bool:
@@ -100,11 +102,11 @@ class Convolution(plain.Convolution):
         return found == channels and self._padding < side and min(sizes) + 2 * self._padding >= side
 
 
-class Conv3D(nn.Conv3D):
+class FastConv3D(nn.Conv3D):
     """Fast with a stride of 1 and few channels: Paddle writes out what is around every voxel for a product."""
 
     def forward(self, x):
-        if applies(x, self) and self._fits(x):
+        if can_use_fast_path(x, self) and self._fits(x):
             return volume_functions().convolution(x, self.weight, self.bias, self._updated_padding)
         return nn.Conv3D.forward(self, x)
 
@@ -123,7 +125,7 @@ class Conv3D(nn.Conv3D):
 
 def resized_cross_entropy(logits: paddle.Tensor, *others: Any) -> paddle.Tensor | None:
     """``upsampling.resized_cross_entropy``; None where fast functions do not apply."""
-    if not applies(logits):
+    if not can_use_fast_path(logits):
         return None
     from . import upsampling
 
@@ -155,3 +157,17 @@ def volume_functions() -> Any:
     from . import volume_functions as module
 
     return module
+
+
+# In tables of layers and in messages they have the names of the plain ones.
+for _fast in (
+    FastLinear,
+    FastLayerNorm,
+    FastGELU,
+    FastMlp,
+    FastPatchEmbedding,
+    FastDepthwiseConv,
+    FastConv,
+    FastConv3D,
+):
+    _fast.__name__ = _fast.__mro__[1].__name__

@@ -26,7 +26,7 @@ def in_order(tensor: paddle.Tensor) -> paddle.Tensor:
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
-class Product:
+class MklSgemm:
     """``cblas_sgemm`` of the MKL that Paddle brings.
 
     Attributes:
@@ -66,7 +66,7 @@ class Product:
 
 
 @functools.cache
-def product() -> Product | None:
+def product() -> MklSgemm | None:
     """The matrix product of Paddle's MKL; None where Paddle has another library, or if it is wrong."""
     library = Path(paddle.__file__).parent / "libs" / "libmklml_intel.so"
     if not library.exists():
@@ -75,7 +75,7 @@ def product() -> Product | None:
         function = ctypes.CDLL(str(library)).cblas_sgemm
     except (OSError, AttributeError):
         return None
-    found = Product(function)
+    found = MklSgemm(function)
     return found if _is_right(found) else None
 
 

@@ -87,7 +87,7 @@ def blend(planes: np.ndarray, others: np.ndarray, factor: np.float32) -> np.ndar
 
 
 @compiled
-def smooth(planes: np.ndarray, beside: np.float32, centre: np.float32) -> np.ndarray:
+def smooth(planes: np.ndarray, beside: np.float32, center: np.float32) -> np.ndarray:
     """The mean of each pixel, weight ``centre``, and its eight neighbours, weight ``beside``, rounded; the outermost
     pixels as they are. The sums in float32 are in Pillow's order."""
     channels, height, width = planes.shape
@@ -110,7 +110,7 @@ def smooth(planes: np.ndarray, beside: np.float32, centre: np.float32) -> np.nda
                 )
                 level += (
                     np.float32(np.int32(d[column])) * beside
-                    + np.float32(np.int32(e[column])) * centre
+                    + np.float32(np.int32(e[column])) * center
                     + np.float32(np.int32(f[column])) * beside
                 )
                 level += (
@@ -125,22 +125,22 @@ def smooth(planes: np.ndarray, beside: np.float32, centre: np.float32) -> np.nda
 LEVELS = np.arange(256)
 
 
-class Planes(NamedTuple):
+class ImagePlanes(NamedTuple):
     """An image as the model has it: uint8 (channels, height, width), C-contiguous."""
 
     pixels: np.ndarray
 
     @classmethod
-    def of(cls, image: Image.Image) -> "Planes":
+    def of(cls, image: Image.Image) -> "ImagePlanes":
         """A gray ("L") or RGB image."""
         return cls(np.array(np.atleast_3d(np.asarray(image)).transpose(2, 0, 1), order="C"))
 
-    def changed(self, name: str, parameter: Any, fill: Fill) -> "Planes":
+    def changed(self, name: str, parameter: Any, fill: Fill) -> "ImagePlanes":
         """The image after the operation ``name``: by a loop, or by Pillow if only that has it or has another one."""
         if has_equal_operation(name):
-            return Planes(_OPERATIONS[name](self.pixels, parameter, fill))
+            return ImagePlanes(_OPERATIONS[name](self.pixels, parameter, fill))
         pixels = self.pixels[0] if len(self.pixels) == 1 else np.ascontiguousarray(self.pixels.transpose(1, 2, 0))
-        return Planes.of(OPERATIONS[name].apply(Image.fromarray(pixels), parameter, fill))
+        return ImagePlanes.of(OPERATIONS[name].apply(Image.fromarray(pixels), parameter, fill))
 
 
 @functools.cache
@@ -154,9 +154,9 @@ def has_equal_operation(name: str) -> bool:
         parameters = [OPERATIONS[name].parameter(strength, generator) for strength in (0.0, 0.2, 0.5, 0.9, 1.0)]
     for image in (trial_image(), trial_image().getchannel(0), trial_image(darkest=200)):
         fill = (7, 128, 250) if image.mode == "RGB" else 128
-        planes = Planes.of(image).pixels
+        planes = ImagePlanes.of(image).pixels
         for parameter in parameters:
-            expected = Planes.of(OPERATIONS[name].apply(image, parameter, fill)).pixels
+            expected = ImagePlanes.of(OPERATIONS[name].apply(image, parameter, fill)).pixels
             if not np.array_equal(_OPERATIONS[name](planes, parameter, fill), expected):
                 return False
     return True
@@ -191,7 +191,7 @@ def _stretch(histogram: np.ndarray) -> np.ndarray:
     return np.trunc(LEVELS * scale - low * scale).clip(0, 255)
 
 
-def _equalise(histogram: np.ndarray) -> np.ndarray:
+def _equalize(histogram: np.ndarray) -> np.ndarray:
     """Levels after which all are used about equally often; ``histogram`` (256,)."""
     used = histogram[histogram > 0]
     step = (int(used.sum()) - int(used[-1])) // 255
@@ -226,8 +226,8 @@ def _brightness(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
 
 
 def _contrast(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
-    grey = luminance(pixels) if len(pixels) == 3 else pixels[0]
-    return _with_table(pixels, _blend(factor, int(float(grey.mean(dtype=np.float64)) + 0.5)))
+    gray = luminance(pixels) if len(pixels) == 3 else pixels[0]
+    return _with_table(pixels, _blend(factor, int(float(gray.mean(dtype=np.float64)) + 0.5)))
 
 
 # ---- from images to images -------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def _rotate(pixels: np.ndarray, degrees: float, fill: Fill) -> np.ndarray:
 
 _OPERATIONS: dict[str, Callable[[np.ndarray, Any, Fill], np.ndarray]] = {
     "AutoContrast": lambda pixels, _, fill: _with_tables(pixels, _stretch),
-    "Equalize": lambda pixels, _, fill: _with_tables(pixels, _equalise),
+    "Equalize": lambda pixels, _, fill: _with_tables(pixels, _equalize),
     "Invert": lambda pixels, _, fill: ~pixels,
     "Rotate": _rotate,
     **dict.fromkeys(("Posterize", "PosterizeIncreasing", "PosterizeOriginal"), _posterize),

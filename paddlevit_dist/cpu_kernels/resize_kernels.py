@@ -35,12 +35,12 @@ def coefficients(side: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     weights = np.zeros((size, longest + _TAPS), dtype=np.int32)
     exact = np.empty(longest, dtype=np.float64)
     for target in range(size):
-        centre = (target + 0.5) * scale
-        first = max(0, int(centre - support + 0.5))
-        count = min(side, int(centre + support + 0.5)) - first
+        center = (target + 0.5) * scale
+        first = max(0, int(center - support + 0.5))
+        count = min(side, int(center + support + 0.5)) - first
         total = 0.0
         for tap in range(count):
-            x = abs((tap + first - centre + 0.5) * inverse)
+            x = abs((tap + first - center + 0.5) * inverse)
             weight = 0.0
             if x < 1.0:
                 weight = ((-0.5 + 2.0) * x - (-0.5 + 3.0)) * x * x + 1

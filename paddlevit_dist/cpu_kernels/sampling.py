@@ -8,7 +8,7 @@ from paddle.autograd import PyLayer
 
 from ..images.detection.rtdetr import deformable
 from ..runtime.compiled import compiled
-from .accelerate import applies
+from .accelerate import can_use_fast_path
 from .functions import address, choose, differentiable, find_wanted, with_graph
 from .intrinsics import FAST, floats_at
 from .memory import empty, in_order
@@ -16,11 +16,11 @@ from .memory import empty, in_order
 f32 = np.float32
 
 
-class PointSampling(deformable.PointSampling):
+class FastPointSampling(deformable.PointSampling):
     """Fast in float32."""
 
     def forward(self, values, sizes: deformable.Sizes, places, weights):
-        if not (applies(values) and applies(places) and applies(weights)):
+        if not (can_use_fast_path(values) and can_use_fast_path(places) and can_use_fast_path(weights)):
             return deformable.PointSampling.forward(self, values, sizes, places, weights)
         return _sample(values, places, weights, tuple(map(tuple, sizes)), self.numbers, self.is_discrete)
 
@@ -29,7 +29,7 @@ class PointSampling(deformable.PointSampling):
 def _sample(values, places, weights, *how) -> paddle.Tensor:
     values, places, weights = map(in_order, (values, places, weights))
     if paddle.is_grad_enabled() and any(find_wanted(values, places, weights)):
-        return differentiable(_Sampling, values, places, weights, *how)
+        return differentiable(_SamplingFunction, values, places, weights, *how)
     return _forward(values, places, weights, *how)
 
 
@@ -47,7 +47,7 @@ def _forward(values, places, weights, sizes, numbers, is_discrete) -> paddle.Ten
     return out
 
 
-class _Sampling(PyLayer):
+class _SamplingFunction(PyLayer):
     @staticmethod
     def forward(ctx, values, places, weights, *how):
         ctx.wanted, ctx.how = find_wanted(values, places, weights), how
@@ -173,3 +173,7 @@ def sampled_gradient(
             by_weight[item, point] = total
             by_place[item, point, 0] = moves * across * f32(level[1])
             by_place[item, point, 1] = moves * down * f32(level[0])
+
+
+# In tables of layers and in messages it has the name of the plain one.
+FastPointSampling.__name__ = "PointSampling"

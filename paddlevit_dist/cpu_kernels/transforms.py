@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 from ..images.transforms.crops import Box, TrainingTransform, as_mode
-from ..images.transforms.policies import JITTERED, AutoAugment, Chain, ColorJitter, RandAugment, Solarize
-from .operations import Planes, has_equal_operation, trial_image
+from ..images.transforms.policies import JITTERED, AutoAugment, ColorJitter, RandAugment, Solarize, TransformChain
+from .operations import ImagePlanes, has_equal_operation, trial_image
 
 _TALL = 100  # times as high as wide: some versions of Pillow scale such crops in another order
 
@@ -33,23 +33,23 @@ class CompiledTrainingTransform(TrainingTransform):
 
     def augmented(self, image: Any, generator: np.random.Generator) -> Any:
         """As in the base class, of planes."""
-        planes = image if isinstance(image, np.ndarray) else Planes.of(image).pixels
+        planes = image if isinstance(image, np.ndarray) else ImagePlanes.of(image).pixels
         if len(planes) != self.channels:
             planes = np.repeat(planes, self.channels, axis=0)
-        return self.augment(Planes(planes), generator).pixels
+        return self.augment(ImagePlanes(planes), generator).pixels
 
     def prepare(self) -> None:
         """Compile or load the loops and compare them with Pillow: once, for all processes forked from this one."""
         order_of_passes()
-        for name in _operations_of(self.augment):
+        for name in _list_operations(self.augment):
             has_equal_operation(name)
 
 
-def _operations_of(augment: Any) -> set[str]:
+def _list_operations(augment: Any) -> set[str]:
     """Names of the operations that an augmentation may apply."""
     match augment:
-        case Chain():
-            return set().union(*map(_operations_of, augment.steps))
+        case TransformChain():
+            return set().union(*map(_list_operations, augment.steps))
         case RandAugment():
             return set(augment.names)
         case AutoAugment():
@@ -112,4 +112,4 @@ def _resizes_equally(image: Image.Image, box: Box, order: Callable[[int, int, in
     crop = image.crop(box)
     pixels = np.array(crop).reshape(crop.height, crop.width, -1)
     ours = _resize_crop(pixels, (0, 0, *crop.size), size, order(*crop.size, size))
-    return np.array_equal(ours, Planes.of(crop.resize((size, size), Image.Resampling.BICUBIC)).pixels)
+    return np.array_equal(ours, ImagePlanes.of(crop.resize((size, size), Image.Resampling.BICUBIC)).pixels)

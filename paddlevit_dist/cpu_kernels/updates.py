@@ -14,12 +14,12 @@ import numpy as np
 import paddle
 
 from ..engine import multi_tensor
-from ..engine.fused_optimizers import Found, Rule, agrees
+from ..engine.fused_optimizers import Found, UpdateRule, agrees
 
 WORTHWHILE = 1_000_000  # values: with fewer, loading numba takes longer than it saves in several hundred updates
 
 
-class Places:
+class ParameterAddresses:
     """Where tensors are that seldom move, such as weights and moments: looked at again only when one has."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ def is_worthwhile(tensors: Sequence[paddle.Tensor]) -> bool:
 # ---- gradients -----------------------------------------------------------------------------------------------
 
 
-class Gradients(multi_tensor.Gradients):
+class FastGradients(multi_tensor.GradientList):
     """Those that are plain are read and scaled by loops."""
 
     def sum_of_squares(self, gradients: Sequence[paddle.Tensor]) -> np.float32:
@@ -90,22 +90,22 @@ def _table(tensors: Sequence[paddle.Tensor]) -> tuple[np.ndarray, np.ndarray]:
     return _rows(_addresses(tensors)), np.array([tensor.size for tensor in tensors], np.int64)
 
 
-def gradients(parameters: Sequence[paddle.Tensor]) -> Gradients | None:
+def gradients(parameters: Sequence[paddle.Tensor]) -> FastGradients | None:
     """All gradients of the parameters; None if loops are not worth it."""
-    return Gradients(parameters) if is_worthwhile(parameters) else None
+    return FastGradients(parameters) if is_worthwhile(parameters) else None
 
 
 # ---- averages ------------------------------------------------------------------------------------------------
 
 
-class MovingAverages(multi_tensor.MovingAverages):
+class FastMovingAverages(multi_tensor.MovingAverages):
     """Averages of plain tensors are moved by a loop."""
 
     def __init__(self, flat: paddle.Tensor, sizes: Sequence[int]) -> None:
         super().__init__(flat, sizes)
         self._sizes = np.array(sizes, np.int64)
         self._begins = np.cumsum(self._sizes) - self._sizes  # (tensors,)
-        self._places = Places()
+        self._places = ParameterAddresses()
 
     def __call__(
         self,
@@ -123,9 +123,9 @@ class MovingAverages(multi_tensor.MovingAverages):
         return approach(_rows(begins, values), self._sizes, np.float32(share))
 
 
-def averages(flat: paddle.Tensor, sizes: Sequence[int]) -> MovingAverages | None:
+def averages(flat: paddle.Tensor, sizes: Sequence[int]) -> FastMovingAverages | None:
     """Return what moves the averages; None if a loop is not worth it."""
-    return MovingAverages(flat, sizes) if is_worthwhile([flat]) else None
+    return FastMovingAverages(flat, sizes) if is_worthwhile([flat]) else None
 
 
 # ---- optimizers ----------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class CompiledStep:
     ) -> None:
         self._loop = loop
         self._tensors = [parameters, *columns]
-        self._places = [Places() for _ in self._tensors]
+        self._places = [ParameterAddresses() for _ in self._tensors]
         self._factors, self._decays = np.array(factors, np.float32), np.array(decays, np.float32)
 
     def __call__(self, rate: float, gradients: Sequence[paddle.Tensor | None]) -> bool:
@@ -171,13 +171,13 @@ class CompiledStep:
         return True
 
 
-def optimizer_step(rule: Rule, parameters: Sequence[paddle.Tensor]) -> Found | None:
+def optimizer_step(rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> Found | None:
     """A step by a loop; None if that is not worth it."""
     return _compile(rule) if is_worthwhile(parameters) else None
 
 
 @functools.cache
-def _compile(rule: Rule) -> Found:
+def _compile(rule: UpdateRule) -> Found:
     from . import update_kernels
 
     values = dict(rule.options)

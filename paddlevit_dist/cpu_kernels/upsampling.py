@@ -10,7 +10,7 @@ import paddle
 from paddle.autograd import PyLayer
 
 from . import upsampling_kernels
-from .branches import Held
+from .branches import UntrackedTensor
 from .functions import address, differentiable, with_graph
 from .memory import empty, in_order
 
@@ -113,5 +113,5 @@ def resized_cross_entropy(
     """Compute what ``losses.resized_cross_entropy`` returns, without logits of the labels' size."""
     logits, labels = in_order(logits), in_order(labels)
     if paddle.is_grad_enabled() and not logits.stop_gradient:
-        return differentiable(_ResizedCrossEntropy, logits, Held(labels), ignored, weights)
+        return differentiable(_ResizedCrossEntropy, logits, UntrackedTensor(labels), ignored, weights)
     return _cross_entropy(logits, labels, ignored, weights, None)

@@ -1,6 +1,7 @@
 """A differentiable convolution of volumes (batch, channels, depth, height, width), float32 in the host's memory.
 
-Like the functions of ``functions.py``: ``accelerate.applies`` says when it may be called, and nothing is checked here.
+Like the functions of ``functions.py``: ``accelerate.can_use_fast_path`` says when it may be called, and nothing is
+checked here.
 """
 
 from collections.abc import Sequence
@@ -124,7 +125,7 @@ def _graph(ctx, gradient):
     return choose(ctx.wanted, of_x, of_weight, gradient.sum([0, 2, 3, 4]))[: 2 + ctx.has_bias]
 
 
-class _Convolution(PyLayer):
+class _VolumeConvolutionFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, padding):
         ctx.wanted, ctx.has_bias, ctx.padding = find_wanted(x, weight, bias), bias is not None, padding
@@ -164,5 +165,5 @@ def convolution(x, weight, bias, padding: Sequence[int]) -> paddle.Tensor:
     """
     x, padding = in_order(x), tuple(padding)
     if paddle.is_grad_enabled():
-        return differentiable(_Convolution, x, weight, bias, padding)
+        return differentiable(_VolumeConvolutionFunction, x, weight, bias, padding)
     return _forward(x, weight, bias, padding)

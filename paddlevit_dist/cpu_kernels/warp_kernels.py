@@ -1,10 +1,10 @@
 """Pillow's bicubic affine transform in compiled loops, equal to it in every bit.
 
-Pillow (``Geometry.c``) maps the centre of each target pixel to the source, takes the sixteen pixels around that point,
-repeated at the edges, and interpolates along the four rows, then between them, in double precision; the result is cut
-off to a whole level, not rounded. The arithmetic here is the same, operation by operation; the pixels that a row of the
-target needs are first fetched side by side. A shear or a shift moves along one axis only, where the interpolation along
-the other leaves the levels as they are, and four pixels are enough.
+Pillow (``VolumeGeometry.c``) maps the centre of each target pixel to the source, takes the sixteen pixels around that
+point, repeated at the edges, and interpolates along the four rows, then between them, in double precision; the result
+is cut off to a whole level, not rounded. The arithmetic here is the same, operation by operation; the pixels that a row
+of the target needs are first fetched side by side. A shear or a shift moves along one axis only, where the
+interpolation along the other leaves the levels as they are, and four pixels are enough.
 
 Importing this module loads numba.
 """

@@ -26,7 +26,7 @@ class DamagedCacheError(Exception):
     """A cached file is missing, damaged, or was written by a version without checksums."""
 
 
-class Summing:
+class ChecksumWriter:
     """Writes to a file and sums up what was written."""
 
     def __init__(self, file: Any, name: str = "") -> None:
@@ -42,14 +42,14 @@ class Summing:
 
 
 @contextlib.contextmanager
-def checked_file(path: Path) -> Iterator[Summing]:
+def checked_file(path: Path) -> Iterator[ChecksumWriter]:
     """Like ``atomic_file``, and with a checksum at the end.
 
     Raises:
         UserError: the folder is not writable, or the disk is full.
     """
     with atomic_file(path) as file:
-        summing = Summing(file, path.name)
+        summing = ChecksumWriter(file, path.name)
         yield summing
         head = struct.pack("<8sI", _MAGIC, summing.checksum)
         file.write(head + struct.pack("<I", zlib.crc32(head)))

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..distributed import LeftEarly, rank, world_size
+from ..distributed import StopRequested, rank, world_size
 from ..launch import status, tuning
 from ..launch.devices import cpu_cores, default_workers, why_no_loaders
 from ..launch.failures import end_process, why_killed
-from ..launch.leftovers import require_semaphores
 from ..launch.spawn import die_with_parent
-from ..launch.watchdog import Process
-from ..runtime import ending, signals
+from ..launch.stale_resources import require_semaphores
+from ..launch.watchdog import ProcessInfo
+from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import reading_generator
@@ -53,7 +53,7 @@ def sample_generator(seed: int, key: SampleKey, epochs: int | None = None) -> np
     return reading_generator(seed, key.epoch, key.index, key.repeat, epochs)
 
 
-class _Readings(paddle.io.Dataset):
+class _ReadingDataset(paddle.io.Dataset):
     """The function of a loader process: read one sample with its own generator; failures come back as values."""
 
     def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
@@ -70,7 +70,7 @@ class _Readings(paddle.io.Dataset):
                 self.check(sample)
             return sample
         except (Exception, SystemExit) as error:  # sys.exit would end this process without a word
-            return _Failure(error, f"sample {key.index} ({describe_sample(self.samples, key.index)})", self.rank)
+            return _SampleFailure(error, f"sample {key.index} ({describe_sample(self.samples, key.index)})", self.rank)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -84,7 +84,7 @@ def describe_sample(samples: Any, index: int) -> str:
         return f"no description: {error}"
 
 
-class _Failure:
+class _SampleFailure:
     def __init__(self, error: BaseException, where: str, rank_number: int) -> None:
         self.is_user_error = isinstance(error, UserError)
         if isinstance(error, BadSample):
@@ -98,14 +98,14 @@ class _Failure:
         return {_FAILURE: np.frombuffer(pickle.dumps((self.is_user_error, self.message)), dtype=np.uint8).copy()}
 
 
-class _Collate:
+class _CollateFunction:
     def __init__(self, collate: Callable[[Sequence[Any]], dict[str, Any]], prefix: str | None) -> None:
         self.collate = collate
         self.prefix = prefix  # of files in shared memory; None: batches stay in this process
 
     def __call__(self, readings: list[Any]) -> dict[str, Any]:
         for reading in readings:
-            if isinstance(reading, _Failure):
+            if isinstance(reading, _SampleFailure):
                 return reading.as_batch()
         try:
             batch = self.collate(readings)
@@ -122,10 +122,10 @@ class _Collate:
                 tuning.give_back_memory()
             return batch
         except (Exception, SystemExit) as error:
-            return _Failure(error, "collating a batch", rank()).as_batch()
+            return _SampleFailure(error, "collating a batch", rank()).as_batch()
 
 
-class _Epochs(paddle.io.BatchSampler):
+class _EpochSampler(paddle.io.BatchSampler):
     """The micro-batches of several epochs in sequence, so that loader processes fetch across an epoch's end."""
 
     def __init__(self, sampler: TrainingSampler, first: int, last: int, consumed: int) -> None:
@@ -140,7 +140,7 @@ class _Epochs(paddle.io.BatchSampler):
         return updates * self.sampler.accumulation_steps
 
 
-class Loader:
+class DeviceLoader:
     """Batches on this process's device.
 
     On a GPU a thread of Paddle's copies each array to pinned memory and from there, on a stream of its own, to the
@@ -163,7 +163,7 @@ class Loader:
         timeout_seconds: give up when no batch arrives for this long.
 
     Attributes:
-        may_leave: whether a wait for a batch ends with ``LeftEarly`` once the run is asked to stop.
+        may_leave: whether a wait for a batch ends with ``StopRequested`` once the run is asked to stop.
     """
 
     def __init__(
@@ -185,9 +185,9 @@ class Loader:
         self.timeout_seconds = timeout_seconds
         self.may_leave = True
         self.seconds_waited = 0.0  # for data, since it was last set to 0
-        self._readings = _Readings(samples, seed, check, epochs)
+        self._readings = _ReadingDataset(samples, seed, check, epochs)
         self._prefix = new_prefix() if num_workers else None
-        self._collate = _Collate(collate, self._prefix)
+        self._collate = _CollateFunction(collate, self._prefix)
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -198,7 +198,7 @@ class Loader:
 
     def epochs(self, first: int, last: int, consumed: int = 0) -> Generator[dict[str, Any], None, None]:
         """All micro-batches of the epochs ``first`` to ``last``, the first one after ``consumed`` samples."""
-        yield from self._batches(_Epochs(self.sampler, first, last, consumed))
+        yield from self._batches(_EpochSampler(self.sampler, first, last, consumed))
 
     def _batches(self, batch_sampler: Any) -> Iterator[dict[str, Any]]:
         loader = paddle.io.DataLoader(
@@ -217,11 +217,11 @@ class Loader:
         if self.num_workers:
             needed = _SEMAPHORES + _SEMAPHORES_PER_WORKER * self.num_workers
             require_semaphores(needed, "the queues of the loader processes", "lower DATA.NUM_WORKERS")
-        with signals.held(), _keep_child_handler():
+        with signals.blocked(), _keep_child_handler():
             batches = iter(loader)
         _unfinished.add(batches)
         is_first = True
-        watchdog = _Watchdog(batches, self.timeout_seconds, len(batch_sampler))
+        watchdog = _LoaderWatchdog(batches, self.timeout_seconds, len(batch_sampler))
         try:
             while True:
                 started = time.perf_counter()
@@ -229,7 +229,7 @@ class Loader:
                 with status.during("waiting for a batch"), watchdog:
                     batch = _next(batches)
                 if watchdog.has_left:
-                    raise LeftEarly
+                    raise StopRequested
                 self.seconds_waited += time.perf_counter() - started
                 if batch is None:
                     return
@@ -243,7 +243,7 @@ class Loader:
                 yield batch
         finally:
             watchdog.stop()
-            if signals.asked() is not None:
+            if signals.stop_reason() is not None:
                 _abandon(batches)
             batches = None  # ends the loader processes that are left
             if self._prefix is not None:
@@ -254,12 +254,12 @@ def _startable(num_workers: int) -> int:
     """Return how many of the loader processes can be started here."""
     reason = why_no_loaders() if num_workers else ""
     if reason:
-        _tell_once(f"note: {reason}: samples are read in a thread (DATA.NUM_WORKERS 0), which may be slower")
+        _log_once(f"note: {reason}: samples are read in a thread (DATA.NUM_WORKERS 0), which may be slower")
     return 0 if reason else num_workers
 
 
 @functools.cache
-def _tell_once(line: str) -> None:
+def _log_once(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -290,7 +290,7 @@ def _end_loader_processes() -> None:
     """End what still runs at the end of this process: Python would ask with SIGTERM, and wait for ever."""
     for batches in list(_unfinished):
         batches._thread_done_event.set()  # else Paddle's thread, if it still looks, tells of unexpected ends
-        for worker in _workers_of(batches):
+        for worker in _list_workers(batches):
             worker.kill()
 
 
@@ -309,17 +309,17 @@ multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
 def _abandon(batches: Any) -> None:
     """End loader processes, and a wait for them in another thread, however long a sample may still take."""
     batches._thread_done_event.set()
-    for worker in _workers_of(batches):
+    for worker in _list_workers(batches):
         worker.kill()
     queue = batches._blocking_queue
     if queue is not None:
         queue.close()
-    if not _workers_of(batches) and batches._thread is not None:  # else it was abandoned before
-        ending.leave_running(batches._thread)  # in native code, or in a sample that takes its time
+    if not _list_workers(batches) and batches._thread is not None:  # else it was abandoned before
+        process_exit.leave_running(batches._thread)  # in native code, or in a sample that takes its time
         batches._thread = None
 
 
-def _workers_of(batches: Any) -> Sequence[Any]:
+def _list_workers(batches: Any) -> Sequence[Any]:
     return getattr(batches, "_workers", [])
 
 
@@ -329,7 +329,7 @@ def _next(batches: Iterator[Any]) -> dict[str, Any] | None:
     except StopIteration:
         return None
     except (SystemError, RuntimeError) as error:
-        reason = _describe_dead(_workers_of(batches), are_due=True)
+        reason = _describe_dead(_list_workers(batches), are_due=True)
         if not reason:
             raise
         raise RuntimeError(reason) from error
@@ -358,7 +358,7 @@ def _raise(failure: paddle.Tensor) -> None:
     raise UserError(message) if is_user_error else SampleFailure(message)
 
 
-class _Watchdog:
+class _LoaderWatchdog:
     """Ends this process when a worker has died or a wait for data takes too long: Paddle's own ``timeout`` does not
     notice a stopped worker.
 
@@ -369,7 +369,7 @@ class _Watchdog:
         self.batches_due = number
         self.may_leave = True  # a wait ends early once the run is asked to stop
         self.has_left = False  # one has; there are no more batches
-        self._batches, self._workers, self._seconds = batches, _workers_of(batches), seconds
+        self._batches, self._workers, self._seconds = batches, _list_workers(batches), seconds
         self._lock = threading.Lock()
         self._deadline: float | None = None
         self._is_slow_told = False
@@ -396,7 +396,7 @@ class _Watchdog:
             deadline = self._deadline
             if deadline is None:
                 continue
-            if self.may_leave and signals.asked() is not None:
+            if self.may_leave and signals.stop_reason() is not None:
                 self._leave()
                 if self.has_left:
                     return
@@ -405,10 +405,10 @@ class _Watchdog:
             if reason:
                 end_process(reason)
             status.move()  # this watchdog has its own limit; the run's must only see that this process is alive
-            self._tell_slow(deadline)
+            self._log_slow(deadline)
             if time.monotonic() > deadline:
                 states = ", ".join(
-                    f"{worker.pid} {Process.look(worker.pid).state or 'gone'}" for worker in self._workers
+                    f"{worker.pid} {ProcessInfo.look(worker.pid).state or 'gone'}" for worker in self._workers
                 )
                 end_process(
                     f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
@@ -421,7 +421,7 @@ class _Watchdog:
                 self.has_left = True
                 _abandon(self._batches)
 
-    def _tell_slow(self, deadline: float) -> None:
+    def _log_slow(self, deadline: float) -> None:
         """Say once that this rank keeps the others waiting."""
         waited = self._seconds - (deadline - time.monotonic())
         if self._is_slow_told or waited < _SLOW_SECONDS or world_size() == 1:
@@ -435,7 +435,7 @@ class _Watchdog:
         )
 
 
-def loader_of(
+def build_loader(
     config: RunSettings,
     samples: Any,
     sampler: Any,
@@ -443,15 +443,15 @@ def loader_of(
     *,
     check: Callable[[Any], None] | None = None,
     num_workers: int | None = None,
-) -> Loader:
-    """A loader as the configuration says; the arguments are those of ``Loader``.
+) -> DeviceLoader:
+    """A loader as the configuration says; the arguments are those of ``DeviceLoader``.
 
     Args:
         num_workers: None: DATA.NUM_WORKERS, or by the number of cores.
     """
     data = config.DATA
     workers = data.NUM_WORKERS if num_workers is None else num_workers
-    return Loader(
+    return DeviceLoader(
         samples,
         sampler,
         collate,

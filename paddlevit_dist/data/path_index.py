@@ -19,14 +19,14 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import open_regular
-from .checked_files import TRAILER_BYTES, DamagedCacheError, Summing, checked_file, verify
+from .checked_files import TRAILER_BYTES, ChecksumWriter, DamagedCacheError, checked_file, verify
 
 _MAGIC = b"pathidx\0"
 _VERSION = 4
 _TABLE = struct.Struct("<8sQQQQ32s")  # magic, version, entries, bytes of paths, bytes of class names, key
 
 
-class Batch(NamedTuple):
+class PathBatch(NamedTuple):
     """A run of consecutive entries, in the form stored in the file."""
 
     blob: bytes  # the paths as the file system spells them, joined without separator
@@ -34,17 +34,17 @@ class Batch(NamedTuple):
     labels: np.ndarray  # (entries,) int32
 
 
-def make_batch(paths: list[bytes], labels: int | np.ndarray) -> Batch:
+def make_batch(paths: list[bytes], labels: int | np.ndarray) -> PathBatch:
     """Join ``paths``; ``labels`` is an array of their length, or one label for all."""
     lengths = np.fromiter(map(len, paths), np.int64, len(paths))
-    return Batch(b"".join(paths), lengths, np.broadcast_to(np.asarray(labels, np.int32), lengths.shape))
+    return PathBatch(b"".join(paths), lengths, np.broadcast_to(np.asarray(labels, np.int32), lengths.shape))
 
 
 def ensure_path_index(
     folder: Path,
     name: str,
     key: bytes,
-    batches: Callable[[], Iterable[Batch]],
+    batches: Callable[[], Iterable[PathBatch]],
     class_names: None | list[str] | Callable[[], Any] = None,
 ) -> "PathIndex":
     """Open the index of a source, and build it first if ``folder`` has none or a damaged one.
@@ -64,7 +64,7 @@ def ensure_path_index(
         return PathIndex(file, key)
 
 
-def _build(path: Path, key: bytes, batches: Iterable[Batch], class_names: Any) -> None:
+def _build(path: Path, key: bytes, batches: Iterable[PathBatch], class_names: Any) -> None:
     with checked_file(path) as out:
         lengths, labels = _write_paths(out, batches)
         blob_bytes = int(lengths.sum())
@@ -78,7 +78,7 @@ def _build(path: Path, key: bytes, batches: Iterable[Batch], class_names: Any) -
         out.write(_TABLE.pack(_MAGIC, _VERSION, len(labels), blob_bytes, len(names), key))
 
 
-def _write_paths(out: Summing, batches: Iterable[Batch]) -> tuple[np.ndarray, np.ndarray]:
+def _write_paths(out: ChecksumWriter, batches: Iterable[PathBatch]) -> tuple[np.ndarray, np.ndarray]:
     lengths, labels = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for batch in batches:
         out.write(batch.blob)
@@ -87,7 +87,7 @@ def _write_paths(out: Summing, batches: Iterable[Batch]) -> tuple[np.ndarray, np
     return np.concatenate(lengths), np.concatenate(labels)
 
 
-class _Maps(NamedTuple):
+class _MappedArrays(NamedTuple):
     file: mmap.mmap
     offsets: np.ndarray  # (entries + 1,) int64, where each path begins among the paths
     labels: np.ndarray  # (entries,) int32
@@ -108,7 +108,7 @@ class PathIndex:
             UserError: the file is missing, damaged, of another version, or not the one that ``key`` identifies.
         """
         self.file = str(file)
-        self._maps: _Maps | None = _open(self.file, key)
+        self._maps: _MappedArrays | None = _open(self.file, key)
 
     def __getstate__(self) -> Any:
         return self.file
@@ -117,7 +117,7 @@ class PathIndex:
         self.file = state
         self._maps = None
 
-    def _open(self) -> _Maps:
+    def _open(self) -> _MappedArrays:
         if self._maps is None:
             self._maps = _open(self.file, None)
         return self._maps
@@ -159,7 +159,7 @@ class PathIndex:
         return self._open().key
 
 
-def _open(file: str, key: bytes | None) -> _Maps:
+def _open(file: str, key: bytes | None) -> _MappedArrays:
     try:
         with open_regular(file, "rb") as stream:
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -183,7 +183,7 @@ def _open(file: str, key: bytes | None) -> _Maps:
             verify(file)
         except DamagedCacheError as error:
             raise _explain_damage(file, str(error)) from error
-    return _Maps(
+    return _MappedArrays(
         content,
         np.frombuffer(content, "<i8", entries + 1, offsets_at),
         np.frombuffer(content, "<i4", entries, labels_at),

@@ -12,8 +12,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..launch.leftovers import named_semaphores
 from ..launch.spawn import die_with_parent
+from ..launch.stale_resources import named_semaphores
 from ..runtime.errors import UserError
 
 _stopping: Any = None  # in a worker: an event that says to stop at the next item

@@ -8,7 +8,7 @@ from paddle.io import DistributedBatchSampler
 
 from .. import distributed
 from ..runtime.errors import UserError
-from ..tasks.dataset import Samples
+from ..tasks.dataset import TransformedDataset
 
 
 class SampleKey(int):
@@ -61,13 +61,13 @@ class TrainingSampler(DistributedBatchSampler):
     Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT,
     arXiv 2012.12877.
 
-    Where ``Samples.draw_order`` returns indices, they replace the permutation: as many
+    Where ``TransformedDataset.draw_order`` returns indices, they replace the permutation: as many
     as there are samples, some perhaps several times. Each occurrence of an index then has its own repeat numbers.
 
     Paddle's own sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
 
     Args:
-        dataset: ``Samples``, or anything else with a length.
+        dataset: ``TransformedDataset``, or anything else with a length.
         batch_size: samples of one micro-batch on one rank.
         rank, world_size: None: of this process.
         seed: of the run.
@@ -164,7 +164,7 @@ class TrainingSampler(DistributedBatchSampler):
 
     def _draw_order(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Indices, and how often each of them occurred before."""
-        order = self.dataset.draw_order(generator) if isinstance(self.dataset, Samples) else None
+        order = self.dataset.draw_order(generator) if isinstance(self.dataset, TransformedDataset) else None
         if order is None:
             order = generator.permutation(len(self.dataset))
             return order, np.zeros_like(order)

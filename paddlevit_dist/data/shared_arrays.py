@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ..launch import leftovers
+from ..launch import stale_resources
 from ..runtime.errors import UserError
 
-FOLDER = leftovers.SHARED_MEMORY
+FOLDER = stale_resources.SHARED_MEMORY
 _SMALLEST_BYTES = 64 * 1024  # smaller arrays are pickled as they are
 _REMEDY = "lower DATA.NUM_WORKERS or the batch size, or enlarge it (docker run --shm-size=8g)"
 _loaders = itertools.count()
@@ -41,7 +41,7 @@ class SharedArray(np.ndarray):
 def new_prefix() -> str:
     """The beginning of the file names of one loader of this process."""
     # Containers may share /dev/shm but not their process numbers: the namespace keeps them apart.
-    return f"{_namespace()}{os.getpid()}_{next(_loaders)}_{leftovers.token()}_"
+    return f"{_namespace()}{os.getpid()}_{next(_loaders)}_{stale_resources.token()}_"
 
 
 def share(array: np.ndarray, prefix: str) -> np.ndarray:
@@ -123,4 +123,6 @@ def remove_leftovers(prefix: str) -> None:
 
 
 def _namespace() -> str:
-    return f"{leftovers.PREFIX}{os.stat('/proc/self/ns/pid').st_ino if os.path.exists('/proc/self/ns/pid') else 0}_"
+    return (
+        f"{stale_resources.PREFIX}{os.stat('/proc/self/ns/pid').st_ino if os.path.exists('/proc/self/ns/pid') else 0}_"
+    )

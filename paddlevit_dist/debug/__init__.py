@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..extension import About, Extension, Flag
+from ..extension import CommandHelp, Extension, Flag
 
 if TYPE_CHECKING:
-    from ..engine.run import Run
+    from ..engine.trainer import Trainer
     from ..logging.callbacks import Callback
     from ..settings import Configuration
-    from ..tasks.task import Step
+    from ..tasks.task import StepPosition
 
 
-class Debug(Extension):
+class DebugExtension(Extension):
     """The command doctor, -selftest and -profile, and an explanation of what is not finite."""
 
     commands = {"doctor": "whether machine, data and first steps of a training are in order; takes the main flags"}
     about = {
-        "doctor": About(
+        "doctor": CommandHelp(
             "Checks versions, devices and memory; with -cfg or -data_path also data and some updates. "
             "Exit code: 0, 1 if a check fails, 2 for a mistake.",
             ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2"),
@@ -47,19 +47,19 @@ class Debug(Extension):
 
         run(given)
 
-    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+    def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
         if not (trains and run.config["PROFILE"]):
             return ()
-        from .profile import Profile
+        from .profile import ProfileCallback
 
-        return (Profile(run),)
+        return (ProfileCallback(run),)
 
     def explain_not_finite(
-        self, run: Run, batches: Sequence[dict[str, Any]], step: Step, counts: dict[str, Any]
+        self, run: Trainer, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]
     ) -> list[str]:
         from .first_layer import FirstLayer
 
         return FirstLayer(run)(batches, step, counts)
 
 
-EXTENSION = Debug()
+EXTENSION = DebugExtension()

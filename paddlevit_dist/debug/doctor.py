@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from .. import settings as configuration
-from ..launch import devices, leftovers, tuning
+from ..launch import devices, stale_resources, tuning
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
@@ -29,24 +29,33 @@ def run(arguments: list[str]) -> None:
     for name in ("EVAL", "SELFTEST"):
         if values[name]:
             raise UserError(f"doctor looks at a training: leave out {name}")
-    signals.expect(training=False)
+    signals.set_mode(training=False)
     if devices.is_launched():
         raise UserError("doctor starts its own processes: run it without Paddle's launcher")
     tuning.restart_with_environment(values.NGPUS, values.CPU_TUNING, values.DEVICE)
     from ..launch import plan_processes
-    from .doctor_checks import CHECKS, CHECKS_OF_DATA, FAILURE, OK, SKIPPED, WARNING, Checkup, carry_out  # with Paddle
+    from .doctor_checks import (  # with Paddle
+        CHECKS,
+        CHECKS_OF_DATA,
+        FAILURE,
+        OK,
+        SKIPPED,
+        WARNING,
+        CheckContext,
+        carry_out,
+    )
 
     looks_at_data = command.cfg is not None or any(s.name not in _OF_THE_MACHINE for s in command.settings)
     checks = [*CHECKS, *(CHECKS_OF_DATA if looks_at_data else ())]
     plan = plan_processes(values.NGPUS, device=values.DEVICE)
-    token = leftovers.new_token()
+    token = stale_resources.new_token()
     try:
         with tempfile.TemporaryDirectory(prefix="paddlevit_dist_doctor_") as folder:
-            checkup = Checkup(values, Path(folder), plan)
+            checkup = CheckContext(values, Path(folder), plan)
             carry_out(checkup, checks)
     finally:  # what processes had in shared memory that were killed
-        leftovers.new_token()
-        leftovers.remove(token, tempfile.gettempdir())
+        stale_resources.new_token()
+        stale_resources.remove(token, tempfile.gettempdir())
     for notice in [*loaded.notices, *plan.notices]:
         print(one_line(f"note: {notice}"))
     statuses = [finding.status for finding in checkup.found.values()]

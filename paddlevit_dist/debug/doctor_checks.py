@@ -20,13 +20,13 @@ import paddle
 
 from ..launch import devices, failures, gpu, tuning
 from ..logging.heartbeat import Heartbeat
-from ..logging.progress import Progress, write_line
+from ..logging.progress import ProgressBar, write_line
 from ..runtime import device_kinds, limits, paddle_versions
 from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import block, one_line
 from ..settings.every_run import RunSettings
-from ..tasks.task import Step, make_task
+from ..tasks.task import StepPosition, make_task
 from .settings import change_settings
 
 OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"
@@ -48,7 +48,7 @@ _OFF: dict[str, Any] = {
 }
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """Outcome of a check.
 
     Attributes:
@@ -63,7 +63,7 @@ class Finding(NamedTuple):
 
 
 @dataclass
-class Checkup:
+class CheckContext:
     """Everything that the checks work with.
 
     Attributes:
@@ -77,7 +77,7 @@ class Checkup:
     config: RunSettings
     folder: Path
     plan: devices.ProcessPlan
-    found: dict[str, Finding] = field(default_factory=dict)
+    found: dict[str, CheckResult] = field(default_factory=dict)
     classes: dict[str, np.ndarray] = field(default_factory=dict)
 
     @functools.cached_property
@@ -94,17 +94,17 @@ class Checkup:
         return {split: self.task.build_dataset(split, own if own.is_dir() else self.folder) for split in _OPENED}
 
 
-class Check(NamedTuple):
+class DoctorCheck(NamedTuple):
     """Something to look at: its name, what does it, and the checks without whose success it cannot be done."""
 
     name: str
-    function: Callable[[Checkup], Finding]
+    function: Callable[[CheckContext], CheckResult]
     needs: tuple[str, ...] = ()
 
 
-def carry_out(checkup: Checkup, checks: Sequence[Check]) -> None:
+def carry_out(checkup: CheckContext, checks: Sequence[DoctorCheck]) -> None:
     """Make these checks, one after another, each a line; ``checkup.found`` has them."""
-    bar = Progress(len(checks), "doctor", shown=True)
+    bar = ProgressBar(len(checks), "doctor", shown=True)
     with contextlib.closing(bar), Heartbeat(write_line) as heartbeat:
         for check in checks:
             bar.note(check.name, at_once=True)
@@ -115,47 +115,47 @@ def carry_out(checkup: Checkup, checks: Sequence[Check]) -> None:
             write_line(one_line(f"{finding.status:8} {check.name:15} {finding.text}{mend}"))
 
 
-def try_check(check: Check, checkup: Checkup) -> Finding:
+def try_check(check: DoctorCheck, checkup: CheckContext) -> CheckResult:
     """Make a check: what it raises is a failure."""
     lacking = [name for name in check.needs if checkup.found[name].status in (FAILURE, SKIPPED)]
     if lacking:
-        return Finding(SKIPPED, f"not looked at: '{lacking[0]}' has to be right first")
+        return CheckResult(SKIPPED, f"not looked at: '{lacking[0]}' has to be right first")
     try:
         return check.function(checkup)
     except UserError as error:
-        return Finding(FAILURE, str(error))
+        return CheckResult(FAILURE, str(error))
     except WorkerFailure as error:
         trace, text = error.traceback, str(error)
     except Exception as error:  # code of a user's may raise anything
         trace, text = traceback.format_exc(), f"{type(error).__name__}: {error}".strip()
     print(block(trace), end="", file=sys.stderr)
-    return Finding(FAILURE, text.partition("\n")[0])
+    return CheckResult(FAILURE, text.partition("\n")[0])
 
 
-def versions(checkup: Checkup) -> Finding:
+def versions(checkup: CheckContext) -> CheckResult:
     """Whether Paddle, NumPy and Numba fit together."""
     from ..logging.record import versions as recorded
 
     wheels = [name for name in ("paddlepaddle", "paddlepaddle-gpu") if any(metadata.distributions(name=name))]
     if len(wheels) > 1:
         mend = "python -m pip uninstall paddlepaddle paddlepaddle-gpu, then install the one that you want"
-        return Finding(FAILURE, f"{' and '.join(wheels)} are both installed, one over the other", mend)
+        return CheckResult(FAILURE, f"{' and '.join(wheels)} are both installed, one over the other", mend)
     if paddle_versions.needs_older_numpy():
         text = f"Paddle {paddle.__version__} was built for NumPy 1, and this is {np.__version__}"
-        return Finding(FAILURE, text, "python -m pip install 'numpy<2'")
+        return CheckResult(FAILURE, text, "python -m pip install 'numpy<2'")
     try:
         numba = importlib.import_module("numba").__version__ if has_numba() else "not installed, so slower on CPUs"
     except Exception as error:  # whatever it does not like about the others
-        return Finding(FAILURE, f"numba cannot be imported: {error}", "python -m pip install -U numba")
+        return CheckResult(FAILURE, f"numba cannot be imported: {error}", "python -m pip install -U numba")
     found = {**recorded(), "numba": numba}
     if device_kinds.is_built_for_cuda():
         found.update(cuda=paddle.version.cuda(), cudnn=paddle.version.cudnn())
     known = ", ".join(f"{name} {value}" for name, value in found.items() if value)
     newer = paddle_versions.notes()
-    return Finding(WARNING if newer else OK, "; ".join([known, *newer]))
+    return CheckResult(WARNING if newer else OK, "; ".join([known, *newer]))
 
 
-def gpus(checkup: Checkup) -> Finding:
+def gpus(checkup: CheckContext) -> CheckResult:
     """Whether Paddle can use the GPUs that there are."""
     driver, usable = devices.expected_gpus(), devices.count_gpus()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
@@ -165,18 +165,18 @@ def gpus(checkup: Checkup) -> Finding:
         text = f"{usable} usable (CUDA_VISIBLE_DEVICES={visible}){known}"
         if card is not None and card.capability > _NEWEST_OF_2 and paddle_versions.is_of_cuda_11():
             text += f"; Paddle {paddle.__version__} for CUDA 11 has code for 6.1 to 8.9"
-            return Finding(WARNING, text, f"unless this Paddle was built for it: {installation(card)}")
-        return Finding(OK, text)
+            return CheckResult(WARNING, text, f"unless this Paddle was built for it: {installation(card)}")
+        return CheckResult(OK, text)
     if others := device_kinds.count_others():
-        text = ", ".join(f"{number} {device_kinds.kind_of(name).noun}(s)" for name, number in others.items())
-        return Finding(OK, f"none of CUDA's; {text} usable through Paddle's plug-in (docs/devices.md)")
+        text = ", ".join(f"{number} {device_kinds.get_kind(name).noun}(s)" for name, number in others.items())
+        return CheckResult(OK, f"none of CUDA's; {text} usable through Paddle's plug-in (docs/devices.md)")
     if not driver:
-        return Finding(OK, "none: training on the CPU")
+        return CheckResult(OK, "none: training on the CPU")
     if not device_kinds.is_built_for_cuda():
         mend = f"{installation(card)}; or go on with the CPU"
-        return Finding(WARNING, f"{driver} GPU(s){known}, but this is Paddle's CPU build", mend)
+        return CheckResult(WARNING, f"{driver} GPU(s){known}, but this is Paddle's CPU build", mend)
     mend = "look at `nvidia-smi` (is its CUDA as new as Paddle's?), CUDA's libraries, and CUDA_VISIBLE_DEVICES"
-    return Finding(FAILURE, f"{driver} GPU(s){known}, none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}", mend)
+    return CheckResult(FAILURE, f"{driver} GPU(s){known}, none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}", mend)
 
 
 def installation(card: devices.GpuCard | None) -> str:
@@ -190,17 +190,17 @@ def installation(card: devices.GpuCard | None) -> str:
     return f"{remove}; python -m pip install paddlepaddle-gpu==3.3.1 -i {_INDEX}/{build}/"
 
 
-def memory(checkup: Checkup) -> Finding:
+def memory(checkup: CheckContext) -> CheckResult:
     """Memory of the machine, or of the container if that is less."""
     if (found := memory_of_machine()) is None:
-        return Finding(OK, "unknown: this system does not tell")
+        return CheckResult(OK, "unknown: this system does not tell")
     total, available = found
     text = f"{available / GIB:.1f} of {total / GIB:.1f} GiB available"
     needed = checkup.plan.processes * 1.5 * GIB  # as measured: a process of Paddle with a small model
     if available < needed:
         mend = "end other programs, give the container more memory, or lower -ngpus and -num_workers"
-        return Finding(WARNING, f"{text}: {checkup.plan.processes} process(es) take 1.5 GiB each and more", mend)
-    return Finding(OK, text)
+        return CheckResult(WARNING, f"{text}: {checkup.plan.processes} process(es) take 1.5 GiB each and more", mend)
+    return CheckResult(OK, text)
 
 
 def memory_of_machine() -> tuple[int, int] | None:
@@ -224,7 +224,7 @@ def memory_of_machine() -> tuple[int, int] | None:
     return total, available
 
 
-def each_device(checkup: Checkup) -> Finding:
+def each_device(checkup: CheckContext) -> CheckResult:
     """Processes as a training has them: each starts, computes a product of matrices that is right and the same each
     time, and they add and agree."""
     from ..launch.spawn import launch_workers
@@ -235,9 +235,9 @@ def each_device(checkup: Checkup) -> Finding:
     launch_workers(try_device, arguments, plan, checkup.config.WATCHDOG_SECONDS, apart=True)
     ranks = json.loads(target.read_text(encoding="utf-8"))
     told = "; ".join(f"{one['name']}, {one['gigaflops']:.0f} GFLOP/s" for one in ranks)
-    noun = device_kinds.kind_of(plan.device).noun
+    noun = device_kinds.get_kind(plan.device).noun
     kind = f"CPU, {devices.cpu_cores()} core(s)" if plan.device == device_kinds.CPU else noun
-    return Finding(OK, f"{len(ranks)} process(es) ({kind}) compute right and agree: {told}")
+    return CheckResult(OK, f"{len(ranks)} process(es) ({kind}) compute right and agree: {told}")
 
 
 def try_device(tf32: bool, deterministic: bool, target: str) -> None:
@@ -262,7 +262,7 @@ def try_device(tf32: bool, deterministic: bool, target: str) -> None:
         Path(target).write_text(json.dumps(found), encoding="utf-8")
 
 
-def data(checkup: Checkup) -> Finding:
+def data(checkup: CheckContext) -> CheckResult:
     """Whether both splits can be opened, and some random samples of them read, transformed and looked at, as a loader
     process does."""
     from ..data.loader import describe_sample
@@ -271,7 +271,7 @@ def data(checkup: Checkup) -> Finding:
     for split, number in _OPENED.items():
         samples, labels, started = checkup.samples[split], [], time.perf_counter()
         if not len(samples):
-            return Finding(FAILURE, f"{split}: there is none", "look at -data_path and -dataset")
+            return CheckResult(FAILURE, f"{split}: there is none", "look at -data_path and -dataset")
         chosen = np.random.default_rng(checkup.config.SEED).permutation(len(samples))[:number].tolist()
         for index in chosen:
             problem, found = _look(task, samples, index, checkup.config.SEED)
@@ -289,10 +289,10 @@ def data(checkup: Checkup) -> Finding:
     if bad:
         text = f"{len(bad)} of {opened} cannot be used: {'; '.join(bad[:_SHOWN])}{'; ...' if len(bad) > _SHOWN else ''}"
         if checkup.config.DATA.get("ON_BAD_SAMPLE") == "skip":
-            return Finding(WARNING, text, "a training takes others in their place (DATA.ON_BAD_SAMPLE skip)")
-        return Finding(FAILURE, text, "repair or remove them")
+            return CheckResult(WARNING, text, "a training takes others in their place (DATA.ON_BAD_SAMPLE skip)")
+        return CheckResult(FAILURE, text, "repair or remove them")
     times = f"{opened} opened at random, {of_each['train']:.3g} ms for each of training"
-    return Finding(OK, "; ".join([*told, times]))
+    return CheckResult(OK, "; ".join([*told, times]))
 
 
 def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
@@ -303,22 +303,22 @@ def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
     try:
         sample = samples.sample(index, sample_generator(seed, SampleKey(1, index, 0)))
         task.check_sample(sample)
-        classes = task.classes_in(sample) if samples.labelled else None
+        classes = task.classes_in(sample) if samples.labeled else None
     except (Exception, SystemExit) as error:  # a data set may raise anything
         return failures.reason(error).partition("\n")[0], None
     return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
 
 
-def labels(checkup: Checkup) -> Finding:
+def labels(checkup: CheckContext) -> CheckResult:
     """Whether all classes are there, in both splits: of all samples where the data set knows, else of those opened."""
     task = checkup.task
-    known = {split: task.classes_of(samples) for split, samples in checkup.samples.items()}
-    about = task.about_data(checkup.samples["train"])
+    known = {split: task.get_classes(samples) for split, samples in checkup.samples.items()}
+    about = task.dataset_signature(checkup.samples["train"])
     names, number = about.get("classes"), about.get("number of classes") or len(about.get("classes") or ())
     is_known = all(values is not None for values in known.values())
     counts = {split: np.bincount(values) for split, values in known.items()} if is_known else checkup.classes
     if "train" not in counts:
-        return Finding(OK, "no classes: every sample that was opened has what the task wants of it")
+        return CheckResult(OK, "no classes: every sample that was opened has what the task wants of it")
     number = max(number, *map(len, counts.values()))
     train, val = (np.pad(counts.get(split, [0]), (0, number - len(counts.get(split, [0])))) for split in _OPENED)
 
@@ -331,18 +331,18 @@ def labels(checkup: Checkup) -> Finding:
     histogram = ", ".join(shown) if number <= _MOST_CLASSES else middle
     if np.count_nonzero(train) <= 1:
         same = f"all training labels are the same, {named(np.flatnonzero(train))}"
-        return Finding(FAILURE, same, "look at how labels are read: a model cannot learn from this")
+        return CheckResult(FAILURE, same, "look at how labels are read: a model cannot learn from this")
     for what, found, mend in (
         ("in val, but not in train", (train == 0) & (val > 0), "no model can predict them: look at the split"),
         ("without any in train", train == 0, "lower -num_classes, or look at the labels; rare ones may not be opened"),
         ("without any in val", (val == 0) & val.any(), "the score says nothing about them: look at the split"),
     ):
         if found.any():
-            return Finding(WARNING, f"{what}: {named(np.flatnonzero(found))} ({histogram})", mend)
-    return Finding(OK, histogram)
+            return CheckResult(WARNING, f"{what}: {named(np.flatnonzero(found))} ({histogram})", mend)
+    return CheckResult(OK, histogram)
 
 
-def step(checkup: Checkup) -> Finding:
+def step(checkup: CheckContext) -> CheckResult:
     """Some updates on all devices with one batch of the configuration: the loss of untrained weights, of a classifier
     near ln(classes), and whether it falls; time and memory."""
     from ..launch.spawn import launch_workers
@@ -357,25 +357,25 @@ def step(checkup: Checkup) -> Finding:
     first = [f"{name} {value:.4g} at start" for name, value in facts["first"].items() if value is not None]
     first += [f"ln(classes) is {value:.4g}" for name, value in expected.items() if name in facts["first"]]
     text = (
-        f"{plan.processes} x {device_kinds.kind_of(plan.device).noun}, batch {config.DATA.BATCH_SIZE} x "
+        f"{plan.processes} x {device_kinds.get_kind(plan.device).noun}, batch {config.DATA.BATCH_SIZE} x "
         f"{config.TRAIN.ACCUM_ITER}: {', '.join(first)}; after {len(losses) - 1} updates with this batch "
         f"{losses[-1]:.4g}; {facts['seconds']:.3g} s an update, {memory:.1f} GiB"
     )
     if not math.isfinite(losses[0]):
         mend = "look for values in the data that are huge, and at IMAGENET_MEAN and _STD or VOLUMES.INTENSITY_WINDOW"
-        return Finding(FAILURE, text, mend)
+        return CheckResult(FAILURE, text, mend)
     if not math.isfinite(losses[-1]):
-        return Finding(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up")
+        return CheckResult(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up")
     is_trained = facts["trained"] > 0.5  # else little can be learnt: frozen layers have no trained weights here
     if losses[0] > 0 and is_trained and min(losses[1:]) > _STAYED * losses[0]:
         mend = "it does not learn: TRAIN.BASE_LR may be far too low or too high; labels; TRAIN.FREEZE?"
-        return Finding(FAILURE, text, mend)
+        return CheckResult(FAILURE, text, mend)
     if any(
         not _NEAR[0] * value <= facts["first"].get(name, value) <= _NEAR[1] * value for name, value in expected.items()
     ):
         mend = "far from ln(classes): look at labels, class weights and the model's last layer"
-        return Finding(WARNING, text, mend)
-    return Finding(OK, text)
+        return CheckResult(WARNING, text, mend)
+    return CheckResult(OK, text)
 
 
 def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> None:
@@ -396,7 +396,9 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         started = time.perf_counter()
         with gpu_memory.explain_memory(gpu_memory.of_training(config)):
-            outputs = training.updater([dict(one) for one in group], Step(1, len(losses), 100), config.TRAIN.BASE_LR)
+            outputs = training.updater(
+                [dict(one) for one in group], StepPosition(1, len(losses), 100), config.TRAIN.BASE_LR
+            )
         means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}
         gathered = all_gather((means, sum(outputs[0][name].weight * mean for name, mean in means.items())))
         losses.append(float(np.mean([total for _, total in gathered])))
@@ -413,5 +415,10 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
 
 
 DATA = "data"
-CHECKS = (Check("versions", versions), Check("GPU", gpus), Check("memory", memory), Check("devices", each_device))
-CHECKS_OF_DATA = (Check(DATA, data), Check("labels", labels, (DATA,)), Check("a step", step, (DATA,)))
+CHECKS = (
+    DoctorCheck("versions", versions),
+    DoctorCheck("GPU", gpus),
+    DoctorCheck("memory", memory),
+    DoctorCheck("devices", each_device),
+)
+CHECKS_OF_DATA = (DoctorCheck(DATA, data), DoctorCheck("labels", labels, (DATA,)), DoctorCheck("a step", step, (DATA,)))

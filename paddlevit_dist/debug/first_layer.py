@@ -9,16 +9,16 @@ import numpy as np
 import paddle
 
 from ..checkpoint.store import host_values
-from ..data.loader import Loader, describe_sample
+from ..data.loader import DeviceLoader, describe_sample
 from ..data.sampler import SampleKey
 from ..distributed import all_gather, communicates_in_forward, rank, running_statistics, world_size
-from ..engine.multi_tensor import gradients_of
-from ..engine.nan_guard import TensorCopies, not_finite
-from ..engine.run import Run
-from ..engine.steps import COUNTS, CountingCollate, loss_of, step_seed
+from ..engine.multi_tensor import collect_gradients
+from ..engine.nan_guard import BufferSnapshot, not_finite
+from ..engine.steps import COUNTS, CountingCollate, compute_loss, step_seed
+from ..engine.trainer import Trainer
 from ..runtime.paddle_versions import as_written
 from ..runtime.printing import one_line
-from ..tasks.task import Step
+from ..tasks.task import StepPosition
 from .layer_watch import BadTensor, LayerWatch, first_operation
 
 _MOST_SHOWN = 20
@@ -48,18 +48,18 @@ class FirstLayer:
     else has changed weights or precision. Returns lines about what is found.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Trainer) -> None:
         self._run = run
 
-    def __call__(self, batches: Sequence[dict[str, Any]], step: Step, counts: dict[str, Any]) -> list[str]:
+    def __call__(self, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]) -> list[str]:
         model = self._run.model
         of_ranks = all_gather(not_finite(host_values(model.state_dict())))
         broken = next(filter(None, of_ranks), None)
         if broken is not None:
             return [f"weight '{broken}' is not finite before the update"]
         # Whether ranks communicate in a pass: then every one makes the same.
-        self._exchanges = communicates_in_forward(model) or (self._run.task.exchanges_in_step and world_size() > 1)
-        statistics = TensorCopies(running_statistics(model))
+        self._exchanges = communicates_in_forward(model) or (self._run.task.communicates_in_step and world_size() > 1)
+        statistics = BufferSnapshot(running_statistics(model))
         found: list[NotFinite] = []
         try:
             with as_written():
@@ -71,16 +71,16 @@ class FirstLayer:
         except Exception as error:  # the other ranks wait, and that the run has diverged is still to be told
             told = [f"rank {rank()} could not find the layer: {one_line(error)[:200]}"]
         finally:
-            statistics.put_back()
+            statistics.restore()
             self._clear_gradients()
         gathered = [item for items in all_gather(found) for item in items]
         others = [line for lines in all_gather(told) for line in lines]
         if not gathered:
             return others[:1] or ["everything is finite when it is computed again: an operation is not repeatable"]
         gathered.sort(key=lambda item: (item.micro, item.finding.order, item.rank))
-        return [*self._tell(gathered[0]), *(f"also in {_place(item)}: {item.finding.what}" for item in gathered[1:])]
+        return [*self._log(gathered[0]), *(f"also in {_place(item)}: {item.finding.what}" for item in gathered[1:])]
 
-    def _keys(self, step: Step) -> list[list[SampleKey]]:
+    def _keys(self, step: StepPosition) -> list[list[SampleKey]]:
         """Which readings this rank's micro-batches of the update are of. It is judged before it is counted or, on a
         GPU, before the next one is."""
         sampler = self._run.sampler
@@ -89,7 +89,7 @@ class FirstLayer:
         return list(itertools.islice(readings, sampler.accumulation_steps))
 
     def _look(
-        self, batch: dict[str, Any], keys: list[SampleKey], step: Step, counts: dict[str, Any]
+        self, batch: dict[str, Any], keys: list[SampleKey], step: StepPosition, counts: dict[str, Any]
     ) -> NotFinite | None:
         finding = self._pass(batch, len(keys), step, counts)
         if finding is None:
@@ -106,15 +106,17 @@ class FirstLayer:
         names = [f"{keys[row].index} {one_line(describe_sample(samples, keys[row].index))}" for row in rows]
         return NotFinite(step.micro, rank(), finding, operation, names, only)
 
-    def _is_bad_alone(self, key: SampleKey, step: Step, counts: dict[str, Any]) -> bool:
+    def _is_bad_alone(self, key: SampleKey, step: StepPosition, counts: dict[str, Any]) -> bool:
         run = self._run
         collate = CountingCollate(run.task)
         seed, epochs = run.config.SEED, run.config.TRAIN.NUM_EPOCHS
-        (batch,) = Loader(run.datasets["train"], [[key]], collate, num_workers=0, seed=seed, epochs=epochs)
+        (batch,) = DeviceLoader(run.datasets["train"], [[key]], collate, num_workers=0, seed=seed, epochs=epochs)
         batch.pop(COUNTS, None)
         return self._pass(batch, 1, step, counts) is not None
 
-    def _pass(self, batch: dict[str, Any], samples: int, step: Step, counts: dict[str, Any]) -> BadTensor | None:
+    def _pass(
+        self, batch: dict[str, Any], samples: int, step: StepPosition, counts: dict[str, Any]
+    ) -> BadTensor | None:
         """Forward and backward of a micro-batch, without the other ranks; the first tensor that is not finite."""
         run = self._run
         model, precision = run.model, run.precision
@@ -127,7 +129,7 @@ class FirstLayer:
                     watch.look(value, f"the input '{name}'")
             with precision.autocast():
                 terms = run.task.train_step(model, dict(batch), step)
-                loss = loss_of(terms, counts, run.config.TRAIN.ACCUM_ITER, world_size())
+                loss = compute_loss(terms, counts, run.config.TRAIN.ACCUM_ITER, world_size())
             for name, term in terms.items():
                 if term.weight:
                     watch.look(term.sum, f"the term '{name}' of the loss")
@@ -145,11 +147,11 @@ class FirstLayer:
 
     def _overflowing(self) -> list[str]:
         """Whether the gradients are finite, and their norm is not."""
-        if np.isfinite(gradients_of([p for p in self._run.model.parameters() if not p.stop_gradient]).norm()):
+        if np.isfinite(collect_gradients([p for p in self._run.model.parameters() if not p.stop_gradient]).norm()):
             return []
         return ["every gradient is finite, but the squares for their norm are too large for float32"]
 
-    def _tell(self, first: NotFinite) -> list[str]:
+    def _log(self, first: NotFinite) -> list[str]:
         finding = first.finding
         several = world_size() > 1 or self._run.config.TRAIN.ACCUM_ITER > 1
         place = f"{_place(first)}: " if several else ""

@@ -50,7 +50,7 @@ class LayerWatch:
         self._looked_at = 0
         self._before = "the input of the model"  # the last one that was finite
         layers = model.named_sublayers(include_self=True)
-        self._hooks = [layer.register_forward_post_hook(self._hook_of(name, layer)) for name, layer in layers]
+        self._hooks = [layer.register_forward_post_hook(self._make_hook(name, layer)) for name, layer in layers]
 
     def close(self) -> None:
         """Take the hooks off the model."""
@@ -78,7 +78,7 @@ class LayerWatch:
             if parameter.grad is not None:
                 self.look(parameter.grad, f"the gradient of '{name}'")
 
-    def _hook_of(self, name: str, layer: paddle.nn.Layer) -> Callable[..., None]:
+    def _make_hook(self, name: str, layer: paddle.nn.Layer) -> Callable[..., None]:
         said = f"layer '{name}' ({type(layer).__name__})" if name else f"the model ({type(layer).__name__})"
 
         def look_at_output(_: Any, inputs: Any, output: Any) -> None:

@@ -15,8 +15,8 @@ import paddle
 from paddle import profiler
 
 from ..distributed import world_size
-from ..engine.run import Run
-from ..logging.callbacks import Callback, Update
+from ..engine.trainer import Trainer
+from ..logging.callbacks import Callback, UpdateRecord
 from ..runtime.errors import UserError
 from ..runtime.files import temporary_name
 from ..runtime.transfers import is_on_gpu
@@ -25,7 +25,7 @@ from .settings import DebugSettings
 _LEFT_OUT = 2  # updates at the beginning of an epoch, where it has more than enough
 
 
-class Profile(Callback):
+class ProfileCallback(Callback):
     """Records the first updates of the epoch that the run begins with. It comes after the callbacks that do something
     once an update is made, so that this is in it.
 
@@ -35,7 +35,7 @@ class Profile(Callback):
 
     on_every_rank = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Trainer) -> None:
         asked = cast(DebugSettings, run.config).PROFILE
         self._asked = asked or 0 if run.record.writes else 0  # 0: nothing more is to be recorded
         self._folder = Path(run.config.SAVE) / "profile"
@@ -62,7 +62,7 @@ class Profile(Callback):
     def update_started(self, step: Any, batches: Any) -> None:
         self._enter("update")
 
-    def update_done(self, update: Update) -> None:
+    def update_done(self, update: UpdateRecord) -> None:
         self._enter("")
         self._position += 1
         if self._profiler is not None:
@@ -115,9 +115,9 @@ class Profile(Callback):
         try:
             trace = self._write(recorder, on_gpu)
         except (OSError, ValueError) as error:  # a full disk is no reason to end a training
-            self._record.say(f"profile: {self._folder / self._name}.json was not written: {error}")
+            self._record.log_and_print(f"profile: {self._folder / self._name}.json was not written: {error}")
             return
-        self._record.say(
+        self._record.log_and_print(
             f"profile of {self._number} updates"
             + (f" ({asked} were asked for; the epoch ends)" if self._number != asked else "")
             + (f", on rank 0 of {world_size()}" if world_size() > 1 else "")

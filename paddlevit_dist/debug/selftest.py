@@ -21,9 +21,9 @@ import paddle
 
 from ..distributed import all_gather, has_batch_norm, is_main, running_statistics, world_size
 from ..engine import gpu_memory
-from ..engine.nan_guard import SkippedUpdates
-from ..engine.run import Run
+from ..engine.nan_guard import NonFiniteGuard
 from ..engine.steps import accumulation_groups
+from ..engine.trainer import Trainer
 from ..launch import launch_workers, plan_processes
 from ..logging.progress import write_line
 from ..logging.record import RunRecord
@@ -31,8 +31,8 @@ from ..registry import require_derived
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..settings.table import leaves
-from ..tasks.dataset import Samples
-from ..tasks.task import Step, Task, Term, make_task
+from ..tasks.dataset import TransformedDataset
+from ..tasks.task import LossTerm, StepPosition, Task, make_task
 from .settings import change_settings
 
 UPDATES = 3
@@ -73,7 +73,7 @@ class TensorDifference(NamedTuple):
     allowed: float
 
 
-class Way(NamedTuple):
+class RunVariant(NamedTuple):
     """Outcome of the updates.
 
     Attributes:
@@ -100,7 +100,7 @@ def run_way(config: RunSettings, task: Task, samples: Any, folder: str, perturbe
         samples: the training samples.
         perturbed: so many times they are made again from weights with other last bits, by a single process.
     """
-    task, samples = require_derived(task, Task), require_derived(samples, Samples)
+    task, samples = require_derived(task, Task), require_derived(samples, TransformedDataset)
     way = _make_updates(config, task, samples, Path(folder))
     for number in range(perturbed):
         gc.collect()  # a GPU may not have room for two models
@@ -111,8 +111,8 @@ def run_way(config: RunSettings, task: Task, samples: Any, folder: str, perturbe
 
 
 def _make_updates(
-    config: RunSettings, task: Task, samples: Samples, folder: Path, perturbation: int | None = None
-) -> Way:
+    config: RunSettings, task: Task, samples: TransformedDataset, folder: Path, perturbation: int | None = None
+) -> RunVariant:
     task = pickle.loads(pickle.dumps(task))  # the next way starts with the task as it was
     training = silent_training(config, task, samples, folder)
     model = training.model
@@ -122,7 +122,7 @@ def _make_updates(
     if perturbation is not None:
         _change_last_bits(model, perturbation)
     updater = training.updater
-    updater.skipped = SkippedUpdates()
+    updater.skipped = NonFiniteGuard()
     gradients: Arrays = {}
 
     def look() -> None:
@@ -138,7 +138,7 @@ def _make_updates(
     model.train()
     with contextlib.closing(training.loader.epochs(1, -(-UPDATES // per_epoch))) as batches:
         for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
-            step = Step(1 + update // per_epoch, update, UPDATES)
+            step = StepPosition(1 + update // per_epoch, update, UPDATES)
             with gpu_memory.explain_memory(gpu_memory.of_training(config)):
                 terms = updater(group, step, config.TRAIN.BASE_LR)
             values.update(_losses(terms, update + 1))
@@ -147,7 +147,7 @@ def _make_updates(
             differing = differing or _differing_ranks(model, update + 1)
     values.update(_changes(model, before))
     sizes = {name: _size(tensor.numpy()) for name, tensor in model.state_dict().items()}
-    return Way(values, differing, has_batch_norm(model), sizes, {})
+    return RunVariant(values, differing, has_batch_norm(model), sizes, {})
 
 
 @paddle.no_grad()
@@ -160,10 +160,10 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
             parameter.set_value((values + by * np.spacing(values)).astype(np.float32))
 
 
-def silent_training(config: RunSettings, task: Task, samples: Samples, folder: Path) -> Run:
+def silent_training(config: RunSettings, task: Task, samples: TransformedDataset, folder: Path) -> Trainer:
     """Make a run that computes as a training, tells nothing, and writes nothing unless it is told to."""
     config = change_settings(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
-    run = Run(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
+    run = Trainer(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
     run.prepare_training()
     return run
 
@@ -172,7 +172,7 @@ def _state(model: paddle.nn.Layer) -> Arrays:
     return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
 
 
-def _losses(outputs: Sequence[dict[str, Term]], update: int) -> Arrays:
+def _losses(outputs: Sequence[dict[str, LossTerm]], update: int) -> Arrays:
     """The mean of each term of the loss over all ranks and micro-batches, float64. Every rank must call this."""
     own: dict[str, tuple[float, float]] = {}
     for terms in outputs:
@@ -218,12 +218,12 @@ def _changes(model: paddle.nn.Layer, before: Arrays) -> Arrays:
     return changes
 
 
-def read_way(folder: Path) -> Way:
+def read_way(folder: Path) -> RunVariant:
     """Read what ``run_way`` has written, into a folder that nobody else can write to."""
     return pickle.loads((folder / _RESULT).read_bytes())
 
 
-def differences(one: Way, other: Way, with_buffers: bool = True) -> list[TensorDifference]:
+def differences(one: RunVariant, other: RunVariant, with_buffers: bool = True) -> list[TensorDifference]:
     """How much two ways differ, tensor by tensor, in their order.
 
     Args:
@@ -277,7 +277,7 @@ _FOR_ALL = {
 }
 
 
-class _Way(NamedTuple):
+class _VariantSpec(NamedTuple):
     name: str
     processes: int
     batch: int
@@ -331,7 +331,7 @@ def run(run: Any) -> None:
 
 def _comparable(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
     """The configuration without what is random on each rank, and what that is."""
-    of_each_rank = make_task(config).of_each_rank
+    of_each_rank = make_task(config).rank_local_options
     others, settings = {**_FOR_ALL, **of_each_rank}, dict(leaves(config))
     off = [
         f"{name} {settings[name]}"
@@ -341,19 +341,19 @@ def _comparable(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
     return change_settings(config, {**others, "SAVE": folder}), off
 
 
-def _ways(plan: Any, batch: int, requested: int) -> list[_Way]:
+def _ways(plan: Any, batch: int, requested: int) -> list[_VariantSpec]:
     """The ways that are compared, the one with a single process and a whole batch last but one."""
     processes = plan.processes
     if processes == 1 and plan.device == "cpu" and requested == -1:
         processes = 2
     parts = max(2, processes)
     share = max(1, batch // parts)
-    ways = [_Way(f"{processes} processes x {share}", processes, share, 1)] if processes > 1 else []
-    ways.append(_Way(f"1 process x {share * parts}", 1, share * parts, 1))
-    return [*ways, _Way(f"1 process x {share} x {parts} accumulated", 1, share, parts)]
+    ways = [_VariantSpec(f"{processes} processes x {share}", processes, share, 1)] if processes > 1 else []
+    ways.append(_VariantSpec(f"1 process x {share * parts}", 1, share * parts, 1))
+    return [*ways, _VariantSpec(f"1 process x {share} x {parts} accumulated", 1, share, parts)]
 
 
-def _compare(results: dict[str, Any], ways: list[_Way]) -> bool:
+def _compare(results: dict[str, Any], ways: list[_VariantSpec]) -> bool:
     """Print what differs; whether nothing does."""
     one = next(way.name for way in ways if way.processes == way.accumulated)
     is_equal = True
@@ -370,16 +370,16 @@ def _compare(results: dict[str, Any], ways: list[_Way]) -> bool:
             write_line(f"FAIL: {way.name} and {one}: {len(broken)} of {len(found)} tensors differ, first:")
             gradients = [difference for difference in broken if difference.name.startswith("gradient")]
             for difference in dict.fromkeys([broken[0], *gradients[:1]]):
-                write_line(f"  {_tell(difference)}")
+                write_line(f"  {_print_result(difference)}")
         else:
             worst = max(found, key=lambda difference: difference.share / difference.allowed)
             write_line(f"{way.name} and {one}: {len(found)} tensors agree; closest to what is allowed:")
-            write_line(f"  {_tell(worst)}")
+            write_line(f"  {_print_result(worst)}")
     write_line("PASS" if is_equal else "FAIL")
     return is_equal
 
 
-def _tell(difference: Any) -> str:
+def _print_result(difference: Any) -> str:
     return (
         f"{difference.name}: by {difference.largest:.3g}, {difference.share:.2g} of {difference.scale:.3g} "
         f"(allowed {difference.allowed:.2g})"

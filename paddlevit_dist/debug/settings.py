@@ -4,7 +4,7 @@ from typing import Any
 
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..settings.key import ConfigView, Range, Table
+from ..settings.key import ConfigView, KeyTable, Range
 from ..settings.section import key, rows
 from ..settings.table import leaves, put
 
@@ -27,7 +27,7 @@ def _check(given: ConfigView[DebugSettings]) -> list[str]:
     return []
 
 
-TABLE = Table(rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check)
+TABLE = KeyTable(rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check)
 
 
 def change_settings(config: RunSettings, values: dict[str, Any]) -> RunSettings:

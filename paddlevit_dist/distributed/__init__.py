@@ -9,11 +9,11 @@ Importing this package does not import Paddle; each name below loads its module 
 from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
-    "Agreement": "stops",
+    "SyncPoint": "stops",
     "all_gather": "collectives",
     "all_reduce_sum": "collectives",
     "barrier": "collectives",
-    "BatchNorm": "batch_norm",
+    "DistributedBatchNorm": "batch_norm",
     "batch_norm_kind": "wrapping",
     "broadcast_statistics": "batch_norm",
     "communicates_in_forward": "batch_norm",
@@ -22,16 +22,16 @@ _NAMES = {
     "has_batch_norm": "batch_norm",
     "unbias_running_variance": "batch_norm",
     "set_batch_norm_momentum": "batch_norm",
-    "zero_of": "wrapping",
+    "build_zero": "wrapping",
     "broadcast_object": "collectives",
-    "meet": "collectives",
+    "host_barrier": "collectives",
     "reduce_dict": "collectives",
     "data_parallel": "wrapping",
     "recompute_layers": "wrapping",
-    "synchronise_only_last": "wrapping",
+    "synchronize_only_last": "wrapping",
     "is_main": "world",
     "rank": "world",
-    "LeftEarly": "stops",
+    "StopRequested": "stops",
     "world_size": "world",
 }
 __all__ = sorted(_NAMES)

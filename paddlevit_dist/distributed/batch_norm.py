@@ -1,7 +1,7 @@
 """Batch normalisation over the rows of all ranks, with one small collective forward and one backward.
 
-Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors; ``BatchNorm`` is built from many operations, which
-every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
+Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors; ``DistributedBatchNorm`` is built from many
+operations, which every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ _CONVERTIBLE = (*_SINGLE, paddle.nn.BatchNorm)
 _CONVERTED = {kind.forward for kind in _CONVERTIBLE}
 
 
-class BatchNorm(paddle.nn.Layer):
+class DistributedBatchNorm(paddle.nn.Layer):
     """Batch normalisation (Ioffe and Szegedy, 2015, arXiv 1502.03167) over the rows of this process, or of all ranks.
 
     Input and output: float32, float64, float16 or bfloat16, (rows, channels) or (batch, channels, ...), or channels
     last if ``data_format`` ends in C. ``rows`` may be 0: such a rank still takes part in the collectives, and the
-    gradients of its weight and bias are zero. Its loss must then depend on the output (``zero_of``), or the other
+    gradients of its weight and bias are zero. Its loss must then depend on the output (``build_zero``), or the other
     ranks wait for it in the backward pass.
 
     Weights, statistics and their state-dict names match ``paddle.nn.BatchNorm1D``. While ``synchronised`` is false,
@@ -50,7 +50,7 @@ class BatchNorm(paddle.nn.Layer):
         synchronised: use statistics of all ranks' rows; set by ``convert_batch_norm``.
     """
 
-    synchronised = False
+    synchronized = False
     _use_global_stats: bool | None = None
     _act: str | None = None
 
@@ -73,15 +73,15 @@ class BatchNorm(paddle.nn.Layer):
         self._mean.stop_gradient = self._variance.stop_gradient = True
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        normalised = self._normalise(x)
-        return normalised if self._act is None else getattr(F, self._act)(normalised)
+        normalized = self._normalize(x)
+        return normalized if self._act is None else getattr(F, self._act)(normalized)
 
     @paddle.jit.not_to_static
-    def _normalise(self, x: paddle.Tensor) -> paddle.Tensor:
-        exchanges = self.synchronised and world.world_size() > 1
+    def _normalize(self, x: paddle.Tensor) -> paddle.Tensor:
+        exchanges = self.synchronized and world.world_size() > 1
         uses_batch = self.training and not self._use_global_stats
         if uses_batch and (exchanges or _size(x) <= self._mean.shape[0]):  # a row, or none
-            return _Normalise.apply(x, self.weight, self.bias, self, exchanges)
+            return _NormalizeFunction.apply(x, self.weight, self.bias, self, exchanges)
         if not _size(x):  # kernels reject empty tensors
             return x
         with _variance_of_kernel(self, x) as variance:
@@ -94,7 +94,7 @@ class BatchNorm(paddle.nn.Layer):
                 training=uses_batch,
                 momentum=self._momentum,
                 epsilon=self._epsilon,
-                data_format=self._format_of(x),
+                data_format=self._find_format(x),
             )
 
     @property
@@ -102,7 +102,7 @@ class BatchNorm(paddle.nn.Layer):
         layout = getattr(self, "_data_layout", "") or self._data_format  # ``paddle.nn.BatchNorm`` has the first
         return layout.endswith("C") and len(layout) > 2
 
-    def _format_of(self, x: paddle.Tensor) -> str:
+    def _find_format(self, x: paddle.Tensor) -> str:
         middle = {2: "", 3: "L", 4: "HW", 5: "DHW"}[x.ndim]
         return f"N{middle}C" if self._channels_last or x.ndim == 2 else f"NC{middle}"
 
@@ -112,7 +112,7 @@ class BatchNorm(paddle.nn.Layer):
             return x.reshape([-1, self._mean.shape[0]])
         return x.reshape([x.shape[0], x.shape[1], -1])
 
-    def _update_running(self, statistics: "_Statistics") -> None:
+    def _update_running(self, statistics: "_RankStatistics") -> None:
         rows, variance = statistics.rows, statistics.variance
         variance = variance * (rows / paddle.clip(rows - 1.0, min=1.0))
         for running, new, least in ((self._mean, statistics.mean, 1), (self._variance, variance, 2)):
@@ -125,10 +125,10 @@ class BatchNorm(paddle.nn.Layer):
 
 
 _NATIVE_ROWS = 131_070  # CUDNN_PER_ACTIVATION_THRESHOLD of Paddle's sources
-_KINDS = (*_SINGLE, paddle.nn.BatchNorm, BatchNorm)
+_KINDS = (*_SINGLE, paddle.nn.BatchNorm, DistributedBatchNorm)
 
 
-class _Unbiased:
+class _UnbiasedVariance:
     """Paddle's layers of the same names, but that their running variance divides by rows - 1, as PyTorch's does."""
 
     @paddle.jit.not_to_static
@@ -142,8 +142,8 @@ class _Unbiased:
                 parameters["_variance"] = running
 
 
-_UNBIASED = {kind: type(kind.__name__, (_Unbiased, kind), {"__module__": __name__}) for kind in _CONVERTIBLE}
-_CONVERTED.add(_Unbiased.forward)
+_UNBIASED = {kind: type(kind.__name__, (_UnbiasedVariance, kind), {"__module__": __name__}) for kind in _CONVERTIBLE}
+_CONVERTED.add(_UnbiasedVariance.forward)
 
 
 def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
@@ -182,7 +182,7 @@ def _as_stored(momentum: float) -> float:
     return float(np.float32(momentum))
 
 
-class _Statistics:
+class _RankStatistics:
     """Mean and variance of the rows of all ranks, float64 (channels,), and the row count, float64 (1,).
 
     Each rank sends its row count, mean and sum of squared deviations from that mean, combined as in Chan, Golub and
@@ -249,7 +249,7 @@ def moments_by_sums(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     return mean.reshape([-1]), ((x - mean) ** 2).sum(axis=axes)
 
 
-class _Normalise(paddle.autograd.PyLayer):
+class _NormalizeFunction(paddle.autograd.PyLayer):
     """Normalises with the statistics of all rows and updates the layer's running ones."""
 
     @staticmethod
@@ -258,13 +258,13 @@ class _Normalise(paddle.autograd.PyLayer):
         x: paddle.Tensor,
         weight: paddle.Tensor | None,
         bias: paddle.Tensor | None,
-        layer: BatchNorm,
+        layer: DistributedBatchNorm,
         exchanges: bool,
     ) -> paddle.Tensor:
         with paddle.amp.auto_cast(enable=False):
             channels, dtype = layer._mean.shape[0], layer._mean.dtype
             flat = layer._flat(x).astype(dtype) if _size(x) else paddle.zeros([0, channels], dtype)
-            statistics = _Statistics(flat, exchanges)
+            statistics = _RankStatistics(flat, exchanges)
             layer._update_running(statistics)
             mean, variance = (value.astype(flat.dtype) for value in (statistics.mean, statistics.variance))
             ctx.layer, ctx.exchanges = layer, exchanges
@@ -335,11 +335,11 @@ def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> pa
     existing optimizer keeps working. Subclasses with their own ``forward`` are left alone.
 
     With ``native``, ``BatchNorm2D`` and ``3D`` become Paddle's ``SyncBatchNorm``: a few kernels and one collective each
-    way, where ``BatchNorm`` takes dozens. It computes the same but for this: each rank counts equally, however many
-    rows it has (images padded to a size of the rank's own), and the variance is the mean square minus the squared
-    mean, as in Paddle's other GPU kernels, which loses digits where the mean is many deviations from 0. Everything else
-    becomes ``BatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what ``SyncBatchNorm`` cannot do (no scale
-    or shift, an activation, fixed statistics).
+    way, where ``DistributedBatchNorm`` takes dozens. It computes the same but for this: each rank counts equally,
+    however many rows it has (images padded to a size of the rank's own), and the variance is the mean square minus the
+    squared mean, as in Paddle's other GPU kernels, which loses digits where the mean is many deviations from 0.
+    Everything else becomes ``DistributedBatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what
+    ``SyncBatchNorm`` cannot do (no scale or shift, an activation, fixed statistics).
 
     Args:
         native: use ``SyncBatchNorm``; None: on GPUs, if it is seen to exchange.
@@ -347,14 +347,14 @@ def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> pa
     Returns:
         The model.
     """
-    takes_native = native_synchronises() if native is None else native
+    takes_native = native_synchronizes() if native is None else native
     for layer in model.sublayers(include_self=True):
         if type(layer).forward in _CONVERTED:
             native_kind = _UNBIASED[paddle.nn.SyncBatchNorm]
-            layer.__class__ = native_kind if takes_native and _fits_native(layer) else BatchNorm
+            layer.__class__ = native_kind if takes_native and _fits_native(layer) else DistributedBatchNorm
             layer._momentum = _as_stored(layer._momentum)
-        if isinstance(layer, BatchNorm):
-            layer.synchronised = True
+        if isinstance(layer, DistributedBatchNorm):
+            layer.synchronized = True
     return model
 
 
@@ -365,7 +365,7 @@ def _fits_native(layer: paddle.nn.Layer) -> bool:
 
 
 @paddle.no_grad()
-def native_synchronises() -> bool:
+def native_synchronizes() -> bool:
     """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
 
     Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group; 2.6
@@ -419,7 +419,7 @@ def communicates_in_forward(model: paddle.nn.Layer) -> bool:
     """Whether a layer of the model uses statistics of all ranks' rows."""
     return any(
         (isinstance(layer, paddle.nn.SyncBatchNorm) and world.world_size() > 1)
-        or (isinstance(layer, BatchNorm) and layer.synchronised)
+        or (isinstance(layer, DistributedBatchNorm) and layer.synchronized)
         for layer in model.sublayers(include_self=True)
     )
 

@@ -19,7 +19,7 @@ import paddle.distributed as dist
 from ..launch import secret, status
 from ..runtime import device_kinds
 from . import world
-from .exchange import Network
+from .exchange import StoreChannel
 
 _REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller entries travel together in one gather and are summed by each rank
 
@@ -64,7 +64,7 @@ def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
         ValueError: names, shapes or dtypes differ between ranks; raised on every rank.
         TypeError: an entry is none of the above.
     """
-    entries = {name: _Entry.of(name, value) for name, value in values.items()}
+    entries = {name: _ValueSignature.of(name, value) for name, value in values.items()}
     if world.world_size() == 1:
         sums = [_to_host(value) for value in values.values()]
         return {name: entry.result(total, 1, average) for (name, entry), total in zip(entries.items(), sums)}
@@ -120,7 +120,7 @@ def barrier(timeout: float | None = None) -> None:
             network_of_group().wait_for_all(timeout)
 
 
-def meet() -> None:
+def host_barrier() -> None:
     """Wait until every rank is here, as a ``barrier`` does, but cheaply enough for every update. Every rank must call
     this.
 
@@ -133,14 +133,14 @@ def meet() -> None:
         network_of_group().wait_for_all()
 
 
-_network: Network | None = None
+_network: StoreChannel | None = None
 
 
-def network_of_group() -> Network:
+def network_of_group() -> StoreChannel:
     """The group's channel, created on the first collective call, whoever started the processes."""
     global _network
     if _network is None:
-        _network = Network()
+        _network = StoreChannel()
     return _network
 
 
@@ -166,7 +166,7 @@ def _exchange(purpose: str, message: memoryview) -> list[Any]:
         return way.exchange(secret.sign(message, purpose, number, own_rank), read)
 
 
-class _Entry(NamedTuple):
+class _ValueSignature(NamedTuple):
     """The signature of one value of ``reduce_dict``, without its content."""
 
     kind: str  # "number", "array" or "tensor"
@@ -174,7 +174,7 @@ class _Entry(NamedTuple):
     shape: tuple
 
     @classmethod
-    def of(cls, name: Any, value: Any) -> "_Entry":
+    def of(cls, name: Any, value: Any) -> "_ValueSignature":
         if isinstance(value, (bool, int, float)):
             return cls("number", "", ())  # one rank may have 0 where another has 0.5
         if isinstance(value, paddle.Tensor):

@@ -33,7 +33,7 @@ _PREFIX = "paddlevit_dist/"
 _NUMBER = struct.Struct("<q")
 
 
-class Network:
+class StoreChannel:
     """Waits on the group's key-value store, served by rank 0; ``paddle.distributed`` carries the messages.
 
     A wait on the store may last for hours. Every rank must call the same methods in the same order.
@@ -60,7 +60,7 @@ class Network:
     def _begin_session(self) -> None:
         """In a program of the user's own: agree on a session, under names that those with another secret know."""
         if self._rank == 0:
-            secret.tell_what_is_missing()
+            secret.print_missing_protection()
         self.store.set(f"{_PREFIX}hello/{self._rank}", json.dumps([secret.fingerprint(), secrets.token_hex(16)]))
         self.store.add(f"{_PREFIX}came", 1)
         with status.waiting_for_ranks():
@@ -74,7 +74,7 @@ class Network:
 
     def _ask_store(self, method: str, *arguments: Any) -> Any:
         """Signals wait meanwhile: Paddle takes a system call that one interrupts for the loss of the connection."""
-        with signals.held():
+        with signals.blocked():
             return getattr(self.store, method)(*arguments)
 
     def _add(self, name: str, number: int) -> int:
@@ -183,12 +183,12 @@ def _this_process() -> str:
     (not Linux)."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getpid()} {_start_of(os.getpid())}"
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getpid()} {_read_start(os.getpid())}"
     except OSError:
         return ""
 
 
-def _start_of(process: int) -> str:
+def _read_start(process: int) -> str:
     """When a process started, in the kernel's ticks; empty once it has ended, also before its parent has taken note."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
@@ -203,4 +203,4 @@ def _has_ended(described: str) -> bool:
     if not described:
         return False
     *place, process, start = described.split(" ")
-    return place == _this_process().split(" ")[:2] and _start_of(int(process)) != start
+    return place == _this_process().split(" ")[:2] and _read_start(int(process)) != start

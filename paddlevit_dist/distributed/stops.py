@@ -16,11 +16,11 @@ from .collectives import all_gather, network_of_group
 _SECONDS_BETWEEN_LOOKS = 1.0  # at the store: 0.1 ms each
 
 
-class LeftEarly(Exception):
+class StopRequested(Exception):
     """A wait for data, or an evaluation, was given up because the run is to stop."""
 
 
-class _Group:
+class _GroupState:
     """Memory of what this process has told the other ranks, and heard of them."""
 
     said_stop = False
@@ -29,21 +29,21 @@ class _Group:
     looked_at = 0.0
 
 
-_group = _Group()
+_group = _GroupState()
 
 
-def is_wanted() -> bool:
+def stop_requested() -> bool:
     """Whether this run is to stop, as far as this rank knows; costs nothing. For the main thread alone."""
     _exchange()
-    return _group.heard_stop or signals.asked() is not None
+    return _group.heard_stop or signals.stop_reason() is not None
 
 
 def reason() -> str:
     """Say what asked the run to stop."""
-    return signals.asked() or "another rank was"
+    return signals.stop_reason() or "another rank was"
 
 
-def leave_together(leaves: bool) -> bool:
+def any_rank_stopping(leaves: bool) -> bool:
     """Whether any rank leaves. Every rank must call this."""
     return any(all_gather(leaves))
 
@@ -53,7 +53,7 @@ def _exchange() -> None:
     if world.world_size() == 1 or signals.has_parent():
         return
     network = network_of_group()
-    if signals.asked() is not None and not _group.said_stop:
+    if signals.stop_reason() is not None and not _group.said_stop:
         _group.said_stop = True
         network.ask(stop=True)
     if signals.save_is_asked() and not world.is_main():
@@ -70,7 +70,7 @@ def _exchange() -> None:
         signals.ask_for_save()
 
 
-class Agreement:
+class SyncPoint:
     """An update that the main process announces and every rank reaches: all save after it, and stop if that was said.
     Every rank must create one at the same time.
 
@@ -101,16 +101,16 @@ class Agreement:
         self._show()
         return True
 
-    def is_at(self, update: int) -> bool:
+    def reached(self, update: int) -> bool:
         """Whether ``update`` is the announced one. Every rank must call this at the end of each update."""
         if self._board is not None and not world.is_main():
             self._update, is_stop = divmod(self._board.posted(), 2)
             self._is_stop = bool(is_stop)
         return self._update == update
 
-    def look(self, update: int) -> None:
+    def poll(self, update: int) -> None:
         """Before the update that follows ``update``: on the main process, announce what this run was asked to do."""
-        stops = is_wanted()
+        stops = stop_requested()
         if not world.is_main():
             return
         if stops:
@@ -118,9 +118,9 @@ class Agreement:
         elif signals.save_is_asked() and self.announce(update):
             signals.forget_save()
 
-    def stops_at(self, update: int) -> bool:
-        """Whether all ranks stop after ``update``; as seen by the last ``is_at``."""
-        return (self._update == update and self._is_stop) or (world.world_size() == 1 and is_wanted())
+    def should_stop(self, update: int) -> bool:
+        """Whether all ranks stop after ``update``; as seen by the last ``reached``."""
+        return (self._update == update and self._is_stop) or (world.world_size() == 1 and stop_requested())
 
     def _show(self) -> None:
         if self._board is not None and world.is_main():

@@ -83,7 +83,7 @@ def _as_contiguous(gradient: paddle.Tensor) -> paddle.Tensor | None:
 
 
 @contextlib.contextmanager
-def synchronise_only_last(model: paddle.nn.Layer, is_last: bool) -> Iterator[None]:
+def synchronize_only_last(model: paddle.nn.Layer, is_last: bool) -> Iterator[None]:
     """Context in which backward passes communicate only on the update's last micro-batch."""
     if is_last or not isinstance(model, paddle.DataParallel):
         yield
@@ -106,7 +106,7 @@ class _ZeroOf(paddle.autograd.PyLayer):
         return tuple(None if t.stop_gradient else paddle.zeros(t.shape, dtype=t.dtype) for t in saved)
 
 
-def zero_of(*tensors: paddle.Tensor) -> paddle.Tensor:
+def build_zero(*tensors: paddle.Tensor) -> paddle.Tensor:
     """The float32 scalar 0, on which the loss can depend instead of ``tensors``; they may be empty.
 
     Added to the loss of a rank that has nothing to learn from a branch, it sends zero gradients through the branch, so

@@ -1,6 +1,6 @@
 """The training run. It knows tasks by their base class.
 
-- ``run``: all that a run is made of; ``loop``: epochs, updates, evaluations, checkpoints, and when it ends early;
+- ``trainer``: all that a run is made of; ``loop``: epochs, updates, evaluations, checkpoints, and when it ends early;
   ``reports``, ``gpu_memory``: callbacks of it
 - ``steps``: one update; ``queued_step``: how a GPU ends it while the host goes on; ``evaluation``; ``nan_guard``: what
   is not finite changes nothing

@@ -18,7 +18,7 @@ from ..checkpoint.content import AVERAGED
 from ..checkpoint.load import load_weights
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
 from ..checkpoint.weights import read_state
-from ..distributed import Agreement, all_gather, broadcast_object, is_main, world_size
+from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
 from ..logging.heartbeat import printing
 from ..runtime.errors import UserError
 from .compatibility import describe, list_samples
@@ -26,7 +26,7 @@ from .nan_guard import not_finite, weights_digest
 from .optimizer import OptimizerState
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .trainer import Trainer
 
 _SOON = 10.0  # seconds from one checkpoint to the next: their lines stand after those of their epoch
 _LOWER_BY = 10  # of nice: a tenth of the time of a processor that a training also wants, all of one that nothing wants
@@ -50,13 +50,13 @@ class Checkpointer:
         agreement: on the next save that no setting foresees.
     """
 
-    def __init__(self, run: "Run") -> None:
+    def __init__(self, run: "Trainer") -> None:
         self._run, self._config = run, run.config
         self.folder = Path(run.config.SAVE) / "checkpoints"
         self.optimizer = OptimizerState(run.optimizer, run.model)
         self.best: dict[str, Any] | None = None
-        self.agreement = Agreement()
-        self._background = Background(run.config.SAVE_IN_BACKGROUND)
+        self.agreement = SyncPoint()
+        self._background = BackgroundWorker(run.config.SAVE_IN_BACKGROUND)
         self._copies = HostCopies()
         self._saved_at = time.monotonic()
         self._held: list[str] | None = None  # lines of an epoch of seconds, until its evaluation is told
@@ -83,7 +83,7 @@ class Checkpointer:
         self._run.skipped.load_state_dict(state.extra["skipped_updates"])
         file = directory / AVERAGED
         if self._run.ema is None and file.is_file():
-            self._run.record.say(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
+            self._run.record.log_and_print(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
         else:
             self.continue_average(str(directory), read_state(file) if file.is_file() else None)
         self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
@@ -114,7 +114,7 @@ class Checkpointer:
         Raises:
             UserError: they do not fit.
         """
-        ema, say = self._run.ema, self._run.record.say
+        ema, say = self._run.ema, self._run.record.log_and_print
         if ema is None:
             if state is not None:
                 say(f"note: the average in {source} is not used: TRAIN.MODEL_EMA is off")
@@ -138,7 +138,7 @@ class Checkpointer:
     def is_due(self) -> bool:
         """Whether all ranks save now, in the middle of an epoch. Every rank must call this after each update."""
         update, minutes = self._run.schedule.update, self._config.SAVE_EVERY_MINUTES
-        is_agreed = self.agreement.is_at(update)
+        is_agreed = self.agreement.reached(update)
         if is_main() and minutes and time.monotonic() - self._saved_at > 60.0 * minutes:
             self.agreement.announce(update)
         every = self._config.SAVE_EVERY_UPDATES
@@ -197,14 +197,14 @@ class Checkpointer:
     def settle(self) -> None:
         """Wait for what this process is writing, whatever becomes of it: before it ends for another reason."""
         self._background.wait()
-        self.tell_held()
+        self.log_held_back()
 
-    def tell_held(self) -> None:
+    def log_held_back(self) -> None:
         """Say what was held back, as it would have stood between an epoch's lines of training and evaluation."""
         with printing:
             held, self._held = self._held or [], None
             for line in held:
-                self._run.record.say(line)
+                self._run.record.log_and_print(line)
 
     def _save(self, name: str, place: str, evaluation_due: bool) -> None:
         self.finish()
@@ -228,7 +228,7 @@ class Checkpointer:
         """Make what writes the present state, also after the training has gone on.
 
         Args:
-            windows: of the terms of the loss, see ``Reports.window``, of each rank.
+            windows: of the terms of the loss, see ``TrainingLogger.window``, of each rank.
         """
         run = self._run
         weights: Tensors = run.model.state_dict()
@@ -270,7 +270,7 @@ class Checkpointer:
             checkpoints.link(self.folder, "last", directory)
             prune()
             with printing:
-                (run.record.say if self._held is None else self._held.append)(f"saved {directory}")
+                (run.record.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
             run.callbacks.note_saved(directory)
 
         return write
@@ -280,7 +280,7 @@ class Checkpointer:
         config, update, epoch = self._config, self._run.schedule.update, self._run.sampler.state_dict()["epoch"]
         return lambda: checkpoints.prune(
             self.folder,
-            self._run.keeps,
+            self._run.should_save,
             update,
             config.KEEP_UPDATES,
             epoch=epoch,
@@ -311,7 +311,7 @@ def _values(tensors: Tensors) -> dict[str, np.ndarray]:
     return copied or host_values(tensors)
 
 
-class Background:
+class BackgroundWorker:
     """Does one piece of work after the other in a thread, or each at once where there is to be none.
 
     On Linux the thread gives way to the training's threads, those of other ranks too, until somebody waits for it: a

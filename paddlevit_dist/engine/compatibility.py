@@ -46,14 +46,14 @@ _NONE = np.empty(0, np.uint64)
 _MOST_TOLD = 5
 
 
-class Fact(NamedTuple):
+class RunFact(NamedTuple):
     """Statement of a run or a checkpoint under a name."""
 
     kind: str
     value: Any
 
 
-class ChangedFact(NamedTuple):
+class FactDifference(NamedTuple):
     """A fact that differs between a checkpoint, or a recorded run, and this run."""
 
     name: str
@@ -75,7 +75,7 @@ def _matters(use: str, kind: str) -> bool:
     return any(kind in kinds for kinds in USES[use])
 
 
-def settings_of(config: RunSettings) -> dict[str, Any]:
+def to_plain_settings(config: RunSettings) -> dict[str, Any]:
     """The configuration as nested plain values."""
     return parse_yaml(dump_yaml(config))
 
@@ -85,47 +85,47 @@ def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[
     return {
         "task": config.TASK,
         "model": config.MODEL.NAME,
-        "input": task.about_input(),
-        "data": {split: task.about_data(samples) for split, samples in datasets.items()},
+        "input": task.preprocess_signature(),
+        "data": {split: task.dataset_signature(samples) for split, samples in datasets.items()},
         "versions": {"paddlevit_dist": __version__, "paddle": paddle.__version__},
-        "settings": settings_of(config),
+        "settings": to_plain_settings(config),
     }
 
 
-def of_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, Fact]:
+def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, RunFact]:
     """The facts in a configuration, nested; without those of a place, of another version, and what None leaves to the
     data."""
     effect_of, found = effects(), {}
     for name, value in leaves(settings):
         effect = effect_of.get(name, "place")
         if effect != "place" and not (effect == "data" and value is None):
-            found[name] = Fact("course" if effect in ("training", "data") else effect, value)
+            found[name] = RunFact("course" if effect in ("training", "data") else effect, value)
     return found
 
 
-def _of_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, Fact]:
-    """The facts in what ``Task.about_data`` says of each split."""
+def _facts_from_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, RunFact]:
+    """The facts in what ``Task.dataset_signature`` says of each split."""
     return {
-        f"{split} {name}": Fact("classes" if "classes" in name else "files", value)
+        f"{split} {name}": RunFact("classes" if "classes" in name else "files", value)
         for split, said in data.items()
         for name, value in (said or {}).items()
     }
 
 
-def of_machine(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
+def facts_from_machine(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
     """Collect what all ranks must have alike, values by name; data first, as much of the settings follows from them."""
-    found: dict[str, Fact] = {}
+    found: dict[str, RunFact] = {}
     for split, samples in datasets.items():
-        for name, (kind, value) in _of_data({split: task.about_data(samples)}).items():
+        for name, (kind, value) in _facts_from_data({split: task.dataset_signature(samples)}).items():
             items = enumerate(value) if isinstance(value, list) else [("", value)]
-            found.update({f"{name} {number}".strip(): Fact(kind, item) for number, item in items})
-        found.update({f"{split} {name}": Fact("files", value) for name, value in samples.listed_digests().items()})
+            found.update({f"{name} {number}".strip(): RunFact(kind, item) for number, item in items})
+        found.update({f"{split} {name}": RunFact("files", value) for name, value in samples.listed_digests().items()})
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": np.__version__, "Python": python}
-    found.update({name: Fact("start", value) for name, value in {**versions, **list_source_digests()}.items()})
-    for name, (kind, value) in of_settings(config).items():
+    found.update({name: RunFact("start", value) for name, value in {**versions, **list_source_digests()}.items()})
+    for name, (kind, value) in facts_from_settings(config).items():
         is_path = isinstance(value, str) and "/" in value  # which may be another on each machine
-        found[name] = Fact(kind, "a path" if is_path else value)
+        found[name] = RunFact(kind, "a path" if is_path else value)
     return {name: value for name, (kind, value) in found.items() if _stops("join", kind)}
 
 
@@ -163,11 +163,11 @@ def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None)
     return {**lists, _EARLIER: earlier} if len(earlier) else lists
 
 
-def compare(use: str, before: Mapping[str, Fact], now: Mapping[str, Fact]) -> list[ChangedFact]:
+def compare(use: str, before: Mapping[str, RunFact], now: Mapping[str, RunFact]) -> list[FactDifference]:
     """List what differs and matters to ``use``, in the order of ``now``. A name that only one side has comes from
     another version of this package, and is not compared."""
     return [
-        ChangedFact(name, before[name].value, value, kind)
+        FactDifference(name, before[name].value, value, kind)
         for name, (kind, value) in now.items()
         if _matters(use, kind) and name in before and _plain(before[name].value) != _plain(value)
     ]
@@ -213,7 +213,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def judge(use: str, kind: str, said: str, config: RunSettings, remedy: str, command: str = "") -> list[str]:
+def report_or_raise(use: str, kind: str, said: str, config: RunSettings, remedy: str, command: str = "") -> list[str]:
     """The line about a difference, or the error where it stops the use.
 
     Args:
@@ -232,7 +232,7 @@ def judge_changes(
     use: str,
     source: str,
     what: str,
-    changes: list[ChangedFact],
+    changes: list[FactDifference],
     config: RunSettings,
     remedy: str = "use the same settings",
 ) -> list[str]:
@@ -241,10 +241,10 @@ def judge_changes(
         return []
     both = "; ".join(f"{c.name} {show(c.before)} there, {show(c.now)} here" for c in changes)
     command = format_command(use, source, config)
-    return judge(use, changes[0].kind, f"{source} {what}: {both}", config, remedy, command)
+    return report_or_raise(use, changes[0].kind, f"{source} {what}: {both}", config, remedy, command)
 
 
-def altering(changes: list[ChangedFact]) -> str:
+def altering(changes: list[FactDifference]) -> str:
     """Those that alter a training, in words; empty if none does."""
     return "; ".join(f"{c.name} {show(c.before)} -> {show(c.now)}" for c in changes if c.alters)
 
@@ -256,7 +256,7 @@ def show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-class Compatibility:
+class CheckpointDiff:
     """A checkpoint's words against the run that loads it. Weights of others say nothing, and little is compared.
 
     ``settings``, ``input``, ``classes``, ``files`` and ``unlisted`` return lines for the log, and raise ``UserError``
@@ -278,7 +278,7 @@ class Compatibility:
         """The samples that its training had, see ``list_samples``; None where they are not known."""
         return checkpoints.read_samples(self.source)
 
-    def _said(self, part: str) -> dict[str, Any]:
+    def _format_origin(self, part: str) -> dict[str, Any]:
         return (self._about or {}).get(part) or {}
 
     def settings(self) -> list[str]:
@@ -287,10 +287,10 @@ class Compatibility:
         Weights of another network may fit in all their shapes: of as many heads, of more layers. How an evaluation is
         done may be chosen for it, and is only told.
         """
-        before = of_settings(self._said("settings"))
-        if "TASK" in before and before["TASK"].value in self.task.takes_weights_of:
+        before = facts_from_settings(self._format_origin("settings"))
+        if "TASK" in before and before["TASK"].value in self.task.compatible_tasks:
             del before["TASK"]
-        changes = compare(self.use, before, of_settings(settings_of(self.config)))
+        changes = compare(self.use, before, facts_from_settings(to_plain_settings(self.config)))
         lines = []
         for kind, what in (("network", "is of another network"), ("score", "was evaluated otherwise in its training")):
             of_kind = [change for change in changes if change.kind == kind]
@@ -301,13 +301,13 @@ class Compatibility:
         """Compare how samples are made. A checkpoint whose ``about.yaml`` was lost or removed gets a line."""
         if self._about is None:
             return []
-        theirs, ours = self._about.get("input"), self.task.about_input()
+        theirs, ours = self._about.get("input"), self.task.preprocess_signature()
         if theirs is None or (ours and not theirs):
             said = "does not say how it was trained (about.yaml): that cannot be checked against this run"
             return [f"note: {self.source} {said}"]
-        before, now = ({name: Fact("input", side[name]) for name in side} for side in (theirs, ours))
+        before, now = ({name: RunFact("input", side[name]) for name in side} for side in (theirs, ours))
         changes = compare(self.use, before, now)
-        remedy = " and ".join(dict.fromkeys(self.task.remedy_for_input(c.name, c.before) for c in changes))
+        remedy = " and ".join(dict.fromkeys(self.task.mismatch_hint(c.name, c.before) for c in changes))
         return judge_changes(self.use, self.source, "was trained on other input", changes, self.config, remedy)
 
     def classes(self, samples: Any) -> list[str]:
@@ -316,7 +316,7 @@ class Compatibility:
         By names where both sides have them, else by their number. Weights to evaluate that do not name as many classes
         as the data do get a line.
         """
-        now = self.task.about_data(samples)
+        now = self.task.dataset_signature(samples)
         theirs, ours = self._of_first_split("classes"), now.get("classes")
         if theirs and ours:
             said = _other_names(theirs, ours)
@@ -327,7 +327,7 @@ class Compatibility:
         if said:
             start = ", whose classifier is where this one starts" if self.use == "start" else ""
             said = f"{self.source} was trained on other classes{start}: {said}"
-            return judge(self.use, "classes", said, self.config, "use the same names")
+            return report_or_raise(self.use, "classes", said, self.config, "use the same names")
         if theirs or not ours:
             return []
         if self.use == "start":
@@ -342,14 +342,14 @@ class Compatibility:
 
     def _of_first_split(self, name: str) -> Any:
         """Return what it says of the first split of which it says it, else None."""
-        return next((said[name] for said in self._said("data").values() if said and said.get(name)), None)
+        return next((said[name] for said in self._format_origin("data").values() if said and said.get(name)), None)
 
     def files(self, split: str, samples: Any) -> list[str]:
         """Compare held-out ``samples`` with those that it was trained on and those that it held out."""
         if split == _TRAIN:  # which is there to be trained on
             return []
         if self.lists is None:
-            return [] if self.use == "start" else self.tell_unlisted(samples)
+            return [] if self.use == "start" else self.log_unlisted(samples)
         identities = samples.identities()
         if identities is None:
             return []
@@ -366,12 +366,12 @@ class Compatibility:
                 names = self.lists[_NAMES].tobytes().decode("utf-8", "surrogateescape").split("\0")
                 said += f"; gone is {names[int(np.flatnonzero(~np.isin(self.lists[split], identities))[0])]}"
             said += ": the score is of other files"
-        division = ", DATA.VAL_FRACTION and DATA.VAL_SEED" if samples.is_share else ""
-        return judge(self.use, kind, said, self.config, f"give the run's files{division}")
+        division = ", DATA.VAL_FRACTION and DATA.VAL_SEED" if samples.is_random_split else ""
+        return report_or_raise(self.use, kind, said, self.config, f"give the run's files{division}")
 
-    def tell_unlisted(self, samples: Any) -> list[str]:
+    def log_unlisted(self, samples: Any) -> list[str]:
         """The line about held-out ``samples`` where it does not list what it was trained on."""
-        if not samples.is_share or self.lists is not None:
+        if not samples.is_random_split or self.lists is not None:
             return []
         number = f"{len(samples):,} {self.task.sample_name}"
         return [
@@ -379,31 +379,35 @@ class Compatibility:
             "known, and the score may be far too high"
         ]
 
-    def changes(self, datasets: dict[str, Any], batches: tuple[int, int]) -> list[ChangedFact]:
+    def changes(self, datasets: dict[str, Any], batches: tuple[int, int]) -> list[FactDifference]:
         """List what this training does otherwise than the checkpoint's: settings, samples of an update (``batches``,
         there and here) and data, whatever folder these are in. How samples are made, ``input`` compares."""
-        data = {split: self.task.about_data(samples) for split, samples in datasets.items()}
-        there, here = ({"effective batch": Fact("course", batch)} for batch in batches)
-        before = {**of_settings(self._said("settings")), **there, **_of_data(self._said("data"))}
-        now = {**of_settings(settings_of(self.config)), **here, **_of_data(data)}
+        data = {split: self.task.dataset_signature(samples) for split, samples in datasets.items()}
+        there, here = ({"effective batch": RunFact("course", batch)} for batch in batches)
+        before = {
+            **facts_from_settings(self._format_origin("settings")),
+            **there,
+            **_facts_from_data(self._format_origin("data")),
+        }
+        now = {**facts_from_settings(to_plain_settings(self.config)), **here, **_facts_from_data(data)}
         return compare(self.use, before, now) + self.changed_files(datasets)
 
-    def changed_files(self, datasets: dict[str, Any]) -> list[ChangedFact]:
+    def changed_files(self, datasets: dict[str, Any]) -> list[FactDifference]:
         """The splits of which a resumed training would read other samples."""
         if self.lists is None:
             unknown = "divided anew: val may be what was trained on"
-            is_divided = any(samples.is_share for samples in datasets.values())
-            return [ChangedFact("train and val files", "not listed", unknown, "files")] if is_divided else []
+            is_divided = any(samples.is_random_split for samples in datasets.values())
+            return [FactDifference("train and val files", "not listed", unknown, "files")] if is_divided else []
         changes = []
         for split, samples in datasets.items():
             identities = samples.identities()
             said = "" if identities is None else compare_files(self.lists, split, identities)[1]
             if said:
-                changes.append(ChangedFact(f"{split} files", len(self.lists.get(split, _NONE)), said, "files"))
+                changes.append(FactDifference(f"{split} files", len(self.lists.get(split, _NONE)), said, "files"))
         return changes
 
 
-def require_same_everywhere(config: RunSettings, task: Task, datasets: dict[str, Any]) -> None:
+def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str, Any]) -> None:
     """Compare data, versions and settings of all ranks, before anything is computed. Every rank must call this.
 
     Each machine has its own command line, package and copy of the data; one without one of the classes would train
@@ -415,12 +419,12 @@ def require_same_everywhere(config: RunSettings, task: Task, datasets: dict[str,
     """
     if world_size() == 1 or signals.has_parent():
         return
-    everybody = all_gather((socket.gethostname(), of_machine(config, task, datasets)))
+    everybody = all_gather((socket.gethostname(), facts_from_machine(config, task, datasets)))
     first_host, expected = everybody[0]
     for rank, (host, found) in enumerate(everybody):
         names = [name for name in dict.fromkeys([*expected, *found]) if expected.get(name) != found.get(name)]
         if names:
-            said = "; ".join(_tell(name, found.get(name), expected.get(name)) for name in names[:_MOST_TOLD])
+            said = "; ".join(_log_difference(name, found.get(name), expected.get(name)) for name in names[:_MOST_TOLD])
             more = f"; and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
             raise UserError(
                 f"rank {rank} on {host} differs from rank 0 on {first_host}: {said}{more}; give all machines the same "
@@ -428,7 +432,7 @@ def require_same_everywhere(config: RunSettings, task: Task, datasets: dict[str,
             )
 
 
-def _tell(name: str, found: Any, expected: Any) -> str:
+def _log_difference(name: str, found: Any, expected: Any) -> str:
     if isinstance(found, bytes) or isinstance(expected, bytes):  # digests
         return f"its {name} are others"
     return f"{name} {show(found)} instead of {show(expected)}"

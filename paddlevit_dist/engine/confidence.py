@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..distributed import all_gather, broadcast_object, is_main
-from ..intervals import Interval, Rated, bootstrap, join, rough_note
+from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, concat_rank_tables, small_sample_warning
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import Metrics, SampleTable
-from ..tasks.sample_groups import Groups, draw, names_of
+from ..tasks.sample_groups import SampleGroups, draw, get_group_names
 from ..tasks.truth import samples_of_classes
 
 
-class Confidence(NamedTuple):
+class IntervalConfig(NamedTuple):
     """How intervals are made.
 
     Attributes:
@@ -27,13 +27,13 @@ class Confidence(NamedTuple):
     resamples: int
 
     @classmethod
-    def of(cls, config: RunSettings) -> "Confidence | None":
+    def of(cls, config: RunSettings) -> "IntervalConfig | None":
         """Read what EVALUATION.INTERVAL and EVALUATION.RESAMPLES ask for; None: nothing."""
         percent, resamples = config.EVALUATION.INTERVAL, config.EVALUATION.RESAMPLES
         return cls(percent, resamples) if percent else None
 
 
-class EvaluatedSamples(NamedTuple):
+class PerSampleResults(NamedTuple):
     """The samples that the metrics of an evaluation have kept, joined over ranks; in the main process.
 
     Attributes:
@@ -46,45 +46,47 @@ class EvaluatedSamples(NamedTuple):
     metrics: Metrics
     indices: np.ndarray
     columns: list[np.ndarray]
-    groups: Groups | None = None
+    groups: SampleGroups | None = None
 
     def kept(self) -> SampleTable | None:
         """See ``Metrics.kept``."""
-        return self.metrics.kept(self.columns)
+        return self.metrics.to_sample_table(self.columns)
 
-    def without(self, indices: Sequence[int]) -> "EvaluatedSamples":
+    def without(self, indices: Sequence[int]) -> "PerSampleResults":
         """The other samples."""
         stays = ~np.isin(self.indices, indices)
         groups = None if self.groups is None else self.groups.chosen(stays)
-        return EvaluatedSamples(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
+        return PerSampleResults(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
 
     def values(self) -> dict[str, float]:
-        """Return what is defined of ``Metrics.resampled`` for these samples, at least one."""
-        found = self.metrics.resampled(self.columns, np.ones((1, len(self.indices))))
+        """Return what is defined of ``Metrics.bootstrap_values`` for these samples, at least one."""
+        found = self.metrics.bootstrap_values(self.columns, np.ones((1, len(self.indices))))
         return {name: float(value[0]) for name, value in found.items() if not np.isnan(value[0])}
 
-    def intervals(self, confidence: Confidence | None) -> dict[str, Interval]:
+    def intervals(self, confidence: IntervalConfig | None) -> dict[str, ConfidenceInterval]:
         """By name; empty where none are wanted."""
         if confidence is None:
             return {}
-        values = functools.partial(self.metrics.resampled, self.columns)
-        rated = Rated(values, self.metrics.rates(self.columns))
-        return bootstrap(rated, len(self.indices), *confidence, names_of(self.groups))
+        values = functools.partial(self.metrics.bootstrap_values, self.columns)
+        rated = ProportionRecompute(values, self.metrics.rates(self.columns))
+        return bootstrap(rated, len(self.indices), *confidence, get_group_names(self.groups))
 
-    def rough_note(self, found: Mapping[str, Interval], shown: Iterable[str]) -> str | None:
-        """See ``intervals.rough_note``; ``shown`` are the names of an evaluation's values."""
+    def small_sample_warning(self, found: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
+        """See ``intervals.small_sample_warning``; ``shown`` are the names of an evaluation's values."""
         kept, rates = self.kept(), self.metrics.rates(self.columns)
-        of_class = samples_of_classes(kept.kind, kept.arrays, kept.classes, names_of(self.groups)) if kept else {}
-        return rough_note(*draw(self.groups, len(self.indices), "sample"), found, rates, of_class, shown)
+        of_class = (
+            samples_of_classes(kept.kind, kept.arrays, kept.classes, get_group_names(self.groups)) if kept else {}
+        )
+        return small_sample_warning(*draw(self.groups, len(self.indices), "sample"), found, rates, of_class, shown)
 
 
-def intervals_of(
+def compute_intervals(
     metrics: Metrics,
     indices: Sequence[int],
-    confidence: Confidence | None,
-    keep: Callable[[EvaluatedSamples], None] | None = None,
-    groups: Groups | None = None,
-) -> dict[str, Interval]:
+    confidence: IntervalConfig | None,
+    keep: Callable[[PerSampleResults], None] | None = None,
+    groups: SampleGroups | None = None,
+) -> dict[str, ConfidenceInterval]:
     """By name, equal on every rank; empty where the metrics have none. Every rank must call this.
 
     What ranks have kept of their samples travels once, here. The main process computes, the others wait.
@@ -100,18 +102,22 @@ def intervals_of(
     gathered = all_gather((indices, own))
     if any(arrays is None for _, arrays in gathered):
         return {}
-    found: dict[str, Interval] = {}
+    found: dict[str, ConfidenceInterval] = {}
     if is_main():
-        joined, *columns = join([(part, [np.asarray(part, np.int64), *arrays]) for part, arrays in gathered])
+        joined, *columns = concat_rank_tables(
+            [(part, [np.asarray(part, np.int64), *arrays]) for part, arrays in gathered]
+        )
         if len(joined):
-            table = EvaluatedSamples(metrics, joined, columns, None if groups is None else groups.chosen(joined))
+            table = PerSampleResults(metrics, joined, columns, None if groups is None else groups.chosen(joined))
             found = table.intervals(confidence)
             if keep is not None:
                 keep(table)
     return broadcast_object(found)
 
 
-def in_event(intervals: Mapping[str, Interval], names: Iterable[str], confidence: Confidence | None) -> Any:
+def to_event(
+    intervals: Mapping[str, ConfidenceInterval], names: Iterable[str], confidence: IntervalConfig | None
+) -> Any:
     """Return what an evaluation's event says of intervals: percent, and the ends for each of its values that has one,
     in the order of these names, None for one without width; empty where there are none."""
     if not intervals or confidence is None:
@@ -121,7 +127,9 @@ def in_event(intervals: Mapping[str, Interval], names: Iterable[str], confidence
     return {"interval": {"percent": confidence.percent, **ends}}
 
 
-def as_json(intervals: Mapping[str, Interval], confidence: Confidence | None, facts: Mapping[str, Any]) -> str:
+def to_json(
+    intervals: Mapping[str, ConfidenceInterval], confidence: IntervalConfig | None, facts: Mapping[str, Any]
+) -> str:
     """The content of ``intervals.json``: all of them, with what they are of."""
     rows = {name: interval.plain() for name, interval in intervals.items()}
     about = {} if confidence is None else confidence._asdict()

@@ -22,7 +22,7 @@ Maker = Callable[..., Step]  # of parameters, accumulators, factors of the rate 
 Found = tuple[Maker | None, str]  # None if Paddle's own is to be taken, and what about that is to be told
 
 
-class Rule(NamedTuple):
+class UpdateRule(NamedTuple):
     """How an optimizer updates.
 
     Attributes:
@@ -36,7 +36,7 @@ class Rule(NamedTuple):
     options: tuple[tuple[str, float], ...]
 
 
-class Fused:
+class FusedStep:
     """Of an optimizer: a step for all parameters at once.
 
     Args:
@@ -57,18 +57,18 @@ class Fused:
         self._decays, self._say = decays, say
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> UpdateRule:
         """Of Paddle's optimizer, the second base class."""
         options = tuple((name, getattr(self, f"_{name}")) for name in self.OPTIONS)
-        return Rule(type(self).__bases__[1], self.COLUMNS, options)
+        return UpdateRule(type(self).__bases__[1], self.COLUMNS, options)
 
     def step(self) -> None:
         """Update the parameters that have a gradient."""
-        at_once = self.at_once()
+        at_once = self.foreach_step()
         if not (at_once and at_once(self.get_lr(), [p._grad_ivar() for p in self._trained])):  # type: ignore
             super().step()  # type: ignore[misc]
 
-    def at_once(self) -> Step | None:
+    def foreach_step(self) -> Step | None:
         """Return what makes the step, None if Paddle does."""
         if self._at_once is None:
             groups = self._param_groups  # type: ignore[attr-defined]
@@ -91,28 +91,28 @@ class Fused:
         return maker(parameters, columns, factors, [self._decays[p.name] for p in parameters])
 
 
-class FusedAdam(Fused, paddle.optimizer.Adam):
+class FusedAdam(FusedStep, paddle.optimizer.Adam):
     """``paddle.optimizer.Adam``; on GPUs it is Paddle's own."""
 
 
-class FusedAdamW(Fused, paddle.optimizer.AdamW):
+class FusedAdamW(FusedStep, paddle.optimizer.AdamW):
     """``paddle.optimizer.AdamW``."""
 
 
-class FusedMomentum(Fused, paddle.optimizer.Momentum):
+class FusedMomentum(FusedStep, paddle.optimizer.Momentum):
     """``paddle.optimizer.Momentum``."""
 
     COLUMNS, OPTIONS = ("velocity",), ("momentum",)
 
 
 @functools.cache
-def _try_lists(rule: Rule) -> Found:
+def _try_lists(rule: UpdateRule) -> Found:
     """A step by Paddle's operations that take lists of tensors."""
     values = dict(rule.options)
     if rule.kind is paddle.optimizer.Adam:
         return None, ""
     update = multi_tensor.adamw if rule.kind is paddle.optimizer.AdamW else multi_tensor.momentum
-    maker = functools.partial(multi_tensor.ListStep, update(*values.values()))
+    maker = functools.partial(multi_tensor.MultiTensorStep, update(*values.values()))
     try:
         return (maker, "") if agrees(rule, maker) else (None, "gives other results here")
     except Exception as error:  # whatever Paddle raises for a kernel that is missing or takes something else
@@ -120,7 +120,7 @@ def _try_lists(rule: Rule) -> Found:
         return None, f"fails here: {type(error).__name__}: {lines[-1]}"
 
 
-def agrees(rule: Rule, make: Maker) -> bool:
+def agrees(rule: UpdateRule, make: Maker) -> bool:
     """Whether three steps of a few hundred values are those of Paddle's optimizer: to the bit on a CPU, on a GPU to a
     millionth of the largest, since its compiler chooses which products and sums are rounded together."""
     generator = np.random.default_rng(0)

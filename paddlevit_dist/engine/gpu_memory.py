@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import paddle
 
 from ..distributed import rank
-from ..logging.callbacks import Callback, Update
+from ..logging.callbacks import Callback, UpdateRecord
 from ..runtime import device_kinds
 from ..runtime.errors import DeviceFailure, UserError
 from ..runtime.transfers import is_on_gpu
@@ -118,7 +118,7 @@ class EmptyingCache(Callback):
     def __init__(self, every: int) -> None:
         self._every = every
 
-    def update_done(self, update: Update) -> None:
+    def update_done(self, update: UpdateRecord) -> None:
         if self._every and (update.step.update + 1) % self._every == 0 and is_on_gpu():
             paddle.device.cuda.empty_cache()
 

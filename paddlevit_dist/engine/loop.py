@@ -1,4 +1,4 @@
-"""The loop of a training: epochs, updates, evaluations, checkpoints. ``run`` says what it computes with,
+"""The loop of a training: epochs, updates, evaluations, checkpoints. ``trainer`` says what it computes with,
 ``logging.callbacks`` who is told of it."""
 
 import collections
@@ -7,34 +7,36 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..distributed import LeftEarly, broadcast_object, broadcast_statistics, is_main, stops, world_size
+from ..distributed import StopRequested, broadcast_object, broadcast_statistics, is_main, stops, world_size
 from ..extension import extensions
-from ..intervals import Interval
-from ..logging.callbacks import Callback, Update
+from ..intervals import ConfidenceInterval
+from ..logging.callbacks import Callback, UpdateRecord
 from ..logging.record import recorded_events
 from ..runtime.errors import Stopped, UserError
-from ..tasks.task import Step
+from ..tasks.task import StepPosition
 from .gpu_memory import EmptyingCache
-from .reports import Reports, require_finite
-from .startup_log import introduce
-from .steps import Made, accumulation_groups
+from .reports import TrainingLogger, require_finite
+from .startup_log import log_run_summary
+from .steps import StepResult, accumulation_groups
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .trainer import Trainer
 
 
-class Loop:
+class TrainingLoop:
     """Every rank has one.
 
     Args:
         run: its training is prepared.
     """
 
-    def __init__(self, run: "Run") -> None:
+    def __init__(self, run: "Trainer") -> None:
         self._run = run
         self._update_saved = run.schedule.update  # the last one that a checkpoint holds, or that is not worth one
-        self._begun: collections.deque[Callable[..., Update]] = collections.deque()  # updates that are not known yet
-        run.reports = Reports(run)
+        self._begun: collections.deque[Callable[..., UpdateRecord]] = (
+            collections.deque()
+        )  # updates that are not known yet
+        run.reports = TrainingLogger(run)
         run.callbacks.put_first(
             [
                 EmptyingCache(run.task.empty_cache_freq),
@@ -52,7 +54,7 @@ class Loop:
         """
         try:
             return self._train()
-        except LeftEarly:
+        except StopRequested:
             self._stop()
         finally:
             self._run.checkpointer.settle()  # whatever ends the training, what it is writing is not lost
@@ -63,9 +65,9 @@ class Loop:
         nothing_left = f"epoch {first - 1} of {run.last_epoch} is already done" if first > run.last_epoch else ""
         nothing_left = nothing_left or run.callbacks.end_training
         if nothing_left and not run.start.evaluation_due:
-            run.record.say(f"nothing to do: {nothing_left}")
+            run.record.log_and_print(f"nothing to do: {nothing_left}")
             return {}
-        introduce(run)
+        log_run_summary(run)
         values: dict[str, float] = {}
         line = ""
         if run.start.evaluation_due:
@@ -76,21 +78,21 @@ class Loop:
         with contextlib.closing(run.loader.epochs(first, run.last_epoch, consumed)) as batches:
             for epoch in range(first, run.last_epoch + 1):
                 self._train_epoch(epoch, batches)
-                is_evaluated = run.evaluates(epoch)
-                if is_evaluated or run.keeps(epoch):
+                is_evaluated = run.should_evaluate(epoch)
+                if is_evaluated or run.should_save(epoch):
                     self._save_epoch(epoch, evaluation_due=is_evaluated)
-                if run.checkpointer.agreement.stops_at(run.schedule.update):
+                if run.checkpointer.agreement.should_stop(run.schedule.update):
                     self._stop()
                 if is_evaluated:
                     values, line = self._evaluate_epoch(epoch)
                 if epoch == run.last_epoch:  # it may come early
                     break
-        run.callbacks.tell("paused", "writing the last checkpoint")
+        run.callbacks.notify("paused", "writing the last checkpoint")
         run.checkpointer.finish()
         if values:
-            run.callbacks.tell("training_done")
+            run.callbacks.notify("training_done")
             for said in self._results(line):
-                run.record.say(said)
+                run.record.log_and_print(said)
         return values
 
     def _results(self, line: str) -> list[str]:
@@ -106,66 +108,68 @@ class Loop:
     def _train_epoch(self, epoch: int, batches: Iterator[Any]) -> None:
         run = self._run
         run.model.train()
-        tell, updates = run.callbacks.tell, run.sampler.updates_left
+        tell, updates = run.callbacks.notify, run.sampler.updates_left
         is_due, made = False, run.updates_per_epoch - updates  # in this epoch, by the run that this one continues
         tell("epoch_started", epoch, made)
         try:
             for group in self._groups(batches, updates):
-                run.checkpointer.agreement.look(run.schedule.update)
+                run.checkpointer.agreement.poll(run.schedule.update)
                 left = run.config.TRAIN.NUM_EPOCHS - epoch
-                step = Step(epoch, run.schedule.update, run.schedule.total_updates, epochs_left=left)
+                step = StepPosition(epoch, run.schedule.update, run.schedule.total_updates, epochs_left=left)
                 rate = run.schedule.learning_rate
                 tell("update_started", step, group)
                 made += 1
                 is_last = made == run.updates_per_epoch
-                self._begun.append(functools.partial(Update, step=step, learning_rate=rate, made=made, is_last=is_last))
-                self._tell_made(run.updater.begin(group, step, rate))
+                self._begun.append(
+                    functools.partial(UpdateRecord, step=step, learning_rate=rate, made=made, is_last=is_last)
+                )
+                self._log_finished(run.updater.launch(group, step, rate))
                 run.sampler.count_update()
                 run.schedule.count_update()
                 is_due = run.checkpointer.is_due()
-                stops = run.checkpointer.agreement.stops_at(run.schedule.update)
+                stops = run.checkpointer.agreement.should_stop(run.schedule.update)
                 if is_last or is_due or stops:
-                    self._tell_made(run.updater.settle())
+                    self._log_finished(run.updater.flush())
                 if is_due and not is_last:
                     self._save_update(evaluation_due=False)
                 if stops and not is_last:  # after the last, the epoch is saved
                     self._stop()
-        except LeftEarly:
-            self._tell_made(run.updater.settle())
+        except StopRequested:
+            self._log_finished(run.updater.flush())
             raise
         finally:
             tell("epoch_left")
         tell("epoch_done", epoch)
         if is_due:  # once the epoch's means are told, which no checkpoint behind it holds
-            self._save_update(evaluation_due=run.evaluates(epoch))
+            self._save_update(evaluation_due=run.should_evaluate(epoch))
 
-    def _tell_made(self, updates: list[Made]) -> None:
+    def _log_finished(self, updates: list[StepResult]) -> None:
         """Those that were begun first, and are known now."""
         for made in updates:
-            self._run.callbacks.tell("update_done", self._begun.popleft()(**made._asdict()))
+            self._run.callbacks.notify("update_done", self._begun.popleft()(**made._asdict()))
 
     def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[list[Any]]:
         """The batches of so many updates. Before the first, ranks wait for one another, and leave if one is asked to
         stop; later only a single process leaves a wait for data, as others may be computing by then.
 
         Raises:
-            LeftEarly: on all ranks.
+            StopRequested: on all ranks.
         """
         run = self._run
         groups = accumulation_groups(batches, run.config.TRAIN.ACCUM_ITER, updates)
         for number in range(updates):
-            run.callbacks.tell("data_awaited")
+            run.callbacks.notify("data_awaited")
             leaves = False
             try:
                 group = next(groups)
-                leaves = number == 0 and stops.is_wanted()
-            except LeftEarly:
+                leaves = number == 0 and stops.stop_requested()
+            except StopRequested:
                 if number:
                     raise
                 leaves = True
             # A slow first batch is waited for here, where all ranks can still leave together.
-            if number == 0 and stops.leave_together(leaves):
-                raise LeftEarly
+            if number == 0 and stops.any_rank_stopping(leaves):
+                raise StopRequested
             run.loader.may_leave = world_size() == 1
             yield group
         run.loader.may_leave = True
@@ -175,9 +179,9 @@ class Loop:
     @contextlib.contextmanager
     def _pause(self, what: str) -> Iterator[None]:
         """Tell that nothing inside the block is training."""
-        self._run.callbacks.tell("paused", what)
+        self._run.callbacks.notify("paused", what)
         yield
-        self._run.callbacks.tell("resumed")
+        self._run.callbacks.notify("resumed")
 
     def _save_update(self, evaluation_due: bool) -> None:
         run = self._run
@@ -222,8 +226,8 @@ class Loop:
             values, line = self._evaluate_weights(epoch)
             name, more_is_better = run.task.best_metric
             is_best = run.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
-            run.callbacks.tell("epoch_evaluated", epoch, values, line, is_best)
-            run.checkpointer.tell_held()
+            run.callbacks.notify("epoch_evaluated", epoch, values, line, is_best)
+            run.checkpointer.log_held_back()
         if run.callbacks.end_training:
             run.last_epoch = epoch
         return values, line
@@ -234,8 +238,8 @@ class Loop:
             return self._evaluate(epoch, f"evaluation {epoch}", f"in the evaluation of epoch {epoch}", True)
         when = f"in the evaluation of epoch {epoch}"
         values, line = self._evaluate(epoch, f"evaluation {epoch}", when, False)
-        run.record.event("evaluation_without_average", {"epoch": epoch, **run.evaluation.event_of(values)})
-        run.record.say(f"epoch {epoch} evaluation without averaging: {line}")
+        run.record.event("evaluation_without_average", {"epoch": epoch, **run.evaluation.build_event(values)})
+        run.record.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
         with run.ema.in_place():
             self._share_statistics()
             label = f"evaluation {epoch} of averaged weights"
@@ -248,7 +252,7 @@ class Loop:
             counts: it is this evaluation that the epoch is judged by.
         """
         run = self._run
-        run.callbacks.tell("evaluation_started", counts and epoch == run.last_epoch)
+        run.callbacks.notify("evaluation_started", counts and epoch == run.last_epoch)
         values, line = run.evaluation(label, epoch=epoch, callbacks=run.callbacks)
         try:
             require_finite(values, when)
@@ -269,7 +273,7 @@ class EarlyStopping(Callback):
 
     on_every_rank = True
 
-    def __init__(self, run: "Run") -> None:
+    def __init__(self, run: "Trainer") -> None:
         train = run.config.TRAIN
         self._run, self._patience, self._least = run, train.PATIENCE, train.MIN_IMPROVEMENT
         self._name, self._more_is_better = run.task.best_metric
@@ -283,11 +287,11 @@ class EarlyStopping(Callback):
     def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         before, gain, waited = self._epoch, self._gain(values[self._name]), self._waited
         if self._count(epoch, values[self._name]) and before:
-            self._tell_chance(before, gain, waited, self._run.evaluation.intervals.get(self._name))
+            self._log_chance(before, gain, waited, self._run.evaluation.intervals.get(self._name))
         self._decide(epoch)
         if self.ends_training and epoch < self._run.last_epoch:
             self._run.record.event("ended_early", {"epoch": epoch, "improved": self._epoch})
-            self._run.record.say(self.ends_training)
+            self._run.record.log_and_print(self.ends_training)
 
     def _gain(self, value: float) -> float:
         """How much better it is than the last improvement; not a number where there was none."""
@@ -312,7 +316,7 @@ class EarlyStopping(Callback):
                 "-resume=auto with a larger one, or 0, goes on"
             )
 
-    def _tell_chance(self, before: int, gain: float, waited: int, interval: Interval | None) -> None:
+    def _log_chance(self, before: int, gain: float, waited: int, interval: ConfidenceInterval | None) -> None:
         """Say that an improvement is smaller than what the choice of samples does: the first time, and whenever the
         training goes on because of it."""
         if interval is None or not (waited or not self._told_chance):
@@ -322,7 +326,7 @@ class EarlyStopping(Callback):
             self._told_chance = True
             change = f"{self._value - old:+.3g} since epoch {before}"
             ends = f"[{interval.low:.4g}, {interval.high:.4g}]"
-            self._run.record.say(f"note: {self._name} {change} is within the interval {ends}: may be chance")
+            self._run.record.log_and_print(f"note: {self._name} {change} is within the interval {ends}: may be chance")
 
     def _earlier(self) -> list[tuple[int, float]]:
         """Epoch and score of each evaluation before the place that this training continues from, and of the best one,
@@ -342,4 +346,4 @@ class EarlyStopping(Callback):
 
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .trainer import Trainer

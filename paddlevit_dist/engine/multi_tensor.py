@@ -24,7 +24,7 @@ Columns = Sequence[Sequence[paddle.Tensor]]  # of an optimizer: accumulators by 
 _ALIGNED_BYTES = 16  # a GPU reads four float32 numbers at once
 
 
-class FlatViews:
+class FlatBuffer:
     """Tensors that seldom move as one vector. Making 152 views takes as long as launching 100 operations."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class FlatViews:
         return paddle.concat(self._views)
 
 
-class Gradients:
+class GradientList:
     """All gradients of a model's parameters, as far as they have one."""
 
     def __init__(self, parameters: Sequence[paddle.Tensor]) -> None:
@@ -94,9 +94,9 @@ class Gradients:
             paddle._C_ops.check_finite_and_unscale_(alike, paddle.full([1], 1.0 / float(factor), dtype))
 
 
-def gradients_of(parameters: Sequence[paddle.Tensor]) -> Gradients:
+def collect_gradients(parameters: Sequence[paddle.Tensor]) -> GradientList:
     """All gradients of the parameters, read the fastest way that there is."""
-    return make(lambda one: one.gradients(parameters), lambda: Gradients(parameters))
+    return make(lambda one: one.gradients(parameters), lambda: GradientList(parameters))
 
 
 def clipping_factor(norm: np.float32, largest: float | None) -> np.float32:
@@ -135,7 +135,7 @@ class MovingAverages:
     """
 
     def __init__(self, flat: paddle.Tensor, sizes: Sequence[int]) -> None:
-        self._views = FlatViews()
+        self._views = FlatBuffer()
 
     def __call__(
         self,
@@ -180,7 +180,7 @@ def momentum(kept: float) -> Update:
     return update
 
 
-class ListStep:
+class MultiTensorStep:
     """An optimizer's step with one call for all parameters that share learning rate and decay.
 
     Args:
@@ -204,7 +204,7 @@ class ListStep:
         self._factors, self._decays = factors, decays
         self._powers = [column for column in columns if all(t.place.is_cpu_place() and t.size == 1 for t in column)]
         self._moments = [column for column in columns if not any(column is other for other in self._powers)]
-        self._views = [FlatViews() for _ in self._moments]
+        self._views = [FlatBuffer() for _ in self._moments]
         self._grouped: list[bool] | None = None  # which parameters had a gradient when the groups were made
         self._groups: list[tuple[float, float, list[int]]] = []  # factor, decay, numbers of parameters
 

@@ -11,12 +11,12 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.task import Step
+from ..tasks.task import StepPosition
 
 SCALER_SKIPS = 50  # more in a row with a loss scaler: from 65,536 it takes 16 to reach 1, from 2**40 it takes 40
 
 
-class TensorCopies:
+class BufferSnapshot:
     """A copy of tensors, for restoring them. It is made in every update and hardly ever needed, so that all tensors of
     one dtype are copied by one operation: a ResNet-50 has 106."""
 
@@ -32,14 +32,14 @@ class TensorCopies:
         ]
 
     @paddle.no_grad()
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Restore the tensors' earlier values."""
         for group, copy in self._copies:
             for tensor, earlier in zip(group, paddle.split(copy, [tensor.size for tensor in group])):
                 paddle.assign(earlier.reshape(tensor.shape), output=tensor)
 
 
-class SkippedUpdates:
+class NonFiniteGuard:
     """Counts the updates that were not finite and changed nothing; after some in a row the run ends.
 
     Every rank has one and counts the same: an update is judged by the norm of gradients that are summed over all ranks.
@@ -71,7 +71,7 @@ class SkippedUpdates:
         self._explain = explain
         self._say = say
 
-    def count(self, is_finite: bool, step: Step, batches: Sequence[Any] = (), counts: Any = None) -> None:
+    def count(self, is_finite: bool, step: StepPosition, batches: Sequence[Any] = (), counts: Any = None) -> None:
         """Take note of an update. Every rank must call this, in the state from before the update if it was skipped.
 
         Args:

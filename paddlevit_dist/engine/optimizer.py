@@ -10,8 +10,8 @@ import paddle
 from ..registry import closest
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError
-from ..settings.every_run import Optimizer
-from ..tasks.model import contract_of
+from ..settings.every_run import OptimizerSection
+from ..tasks.model import as_model
 from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum
 
 _SEPARATOR = "/"
@@ -19,7 +19,7 @@ _SEPARATOR = "/"
 
 def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> list[dict[str, Any]]:
     """Two groups: weights, and what must not decay: biases, norms (one-dimensional) and ``model.no_weight_decay()``."""
-    exempt = set(contract_of(model).no_weight_decay())
+    exempt = set(as_model(model).no_weight_decay())
     trainable = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
     still = [name for name, p in trainable if len(p.shape) <= 1 or name in exempt]
     decayed = [name for name, _ in trainable if name not in set(still)]
@@ -27,7 +27,7 @@ def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> list[dict[str, 
     return [group for group in groups if group["names"]]
 
 
-def find_undecayed(groups: Sequence[dict[str, Any]], model: paddle.nn.Layer) -> list[str]:
+def params_without_weight_decay(groups: Sequence[dict[str, Any]], model: paddle.nn.Layer) -> list[str]:
     """Names of the parameters with several axes that groups, as of ``decay_groups``, do not decay."""
     parameters = dict(model.named_parameters())
     still = [name for group in groups if not group["weight_decay"] for name in group["names"]]
@@ -131,7 +131,7 @@ class DampedMomentum(paddle.optimizer.Momentum):
 
 
 def build_optimizer(
-    settings: Optimizer,
+    settings: OptimizerSection,
     model: paddle.nn.Layer,
     groups: list[dict[str, Any]] | None,
     weight_decay: float,
@@ -150,7 +150,7 @@ def build_optimizer(
     parameters = dict(model.named_parameters())
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
-        groups = layer_decay_groups(groups, contract_of(model).layer_groups(), layer_decay)
+        groups = layer_decay_groups(groups, as_model(model).layer_groups(), layer_decay)
     paddle_groups, decays = [], {}
     for group in groups:
         decays.update({parameters[name].name: group["weight_decay"] for name in group["names"]})

@@ -52,7 +52,7 @@ class LossScale:
         self.value, self._finite_in_a_row = float(state["scale"][0]), int(state["incr_count"])
 
 
-class Precision:
+class TrainingPrecision:
     """Forward in half precision and, with float16, scaled gradients on a device that has it; plain float32 otherwise.
 
     Weights, their gradients and averages and the optimizer's state stay float32 at either level, unlike with
@@ -116,7 +116,7 @@ class Precision:
             self.scaler.load_state_dict(state)
 
 
-class EvaluationPrecision(Precision):
+class EvaluationPrecision(TrainingPrecision):
     """The numbers that evaluations and predictions are computed in: float32, or with EVAL_AMP half precision on a GPU.
 
     Args:
@@ -135,7 +135,7 @@ class EvaluationPrecision(Precision):
             self.notice = "EVAL_AMP: this device has no half-precision kernels, evaluation is in float32"
 
     @contextlib.contextmanager
-    def forward_of(self, model: paddle.nn.Layer) -> Iterator[None]:
+    def patch_forward(self, model: paddle.nn.Layer) -> Iterator[None]:
         """Inside the block the model's forward passes are computed in this precision. What a task makes of their
         results is not: metrics, and boxes and masks at the size of their images."""
         if not self.enabled:

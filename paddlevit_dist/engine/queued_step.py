@@ -14,7 +14,7 @@ import paddle
 
 from ..runtime.transfers import constant, read_later
 from .model_ema import ModelEma
-from .multi_tensor import Gradients, ListStep, zero_where
+from .multi_tensor import GradientList, MultiTensorStep, zero_where
 
 
 class QueuedStep:
@@ -31,8 +31,8 @@ class QueuedStep:
     @paddle.no_grad()
     def __init__(
         self,
-        gradients: Gradients,
-        step: ListStep,
+        gradients: GradientList,
+        step: MultiTensorStep,
         *,
         scale: float,
         clip: float | None,

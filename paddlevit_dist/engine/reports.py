@@ -5,53 +5,53 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..data.loader import Loader
+from ..data.loader import DeviceLoader
 from ..distributed import is_main, world_size
 from ..launch.devices import cpu_cores
-from ..logging.callbacks import Callback, Update, ends_of
-from ..logging.meters import DataWaitHint, Meters, memory_mib
-from ..logging.progress import Field, Progress, fields_of
+from ..logging.callbacks import Callback, UpdateRecord, get_interval_ends
+from ..logging.meters import DataWaitHint, StepMeters, memory_mib
+from ..logging.progress import ProgressBar, ReportField, build_fields
 from ..runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .trainer import Trainer
 
 _SOON = 10.0  # seconds: an epoch that ends by then has its own line, and none before it
 
 
-class Reports(Callback):
+class TrainingLogger(Callback):
     """Says where the training is, counts time and terms of the loss, and every REPORT_FREQ updates reports them."""
 
     on_every_rank = True
 
-    def __init__(self, run: "Run") -> None:
+    def __init__(self, run: "Trainer") -> None:
         self._run = run
         self._record = run.record
         self._heartbeat = run.heartbeat
         self._evaluation = run.evaluation
-        evaluations = sum(map(run.evaluates, range(run.sampler.epoch, run.last_epoch + 1)))
+        evaluations = sum(map(run.should_evaluate, range(run.sampler.epoch, run.last_epoch + 1)))
         updates = run.last_epoch * run.updates_per_epoch - run.sampler.updates_made
-        self._remaining = RemainingTime(updates, evaluations + run.start.evaluation_due)
-        self._fields: list[Field] = []
+        self._remaining = EtaEstimator(updates, evaluations + run.start.evaluation_due)
+        self._fields: list[ReportField] = []
         advice = functools.partial(run.task.reading_advice, run.sampler.dataset)
         self._data_wait = DataWaitHint(run.loader.num_workers, world_size(), cpu_cores(), advice)
         self._epoch = 0
-        self._bar = Progress(0, "", False)
-        self._pace = Pace(run.loader)
-        self._meters = Meters()
+        self._bar = ProgressBar(0, "", False)
+        self._pace = ThroughputMeter(run.loader)
+        self._meters = StepMeters()
 
     # ---- updates ---------------------------------------------------------------------------------------------
 
     def epoch_started(self, epoch: int, made: int) -> None:
         self._epoch = epoch
-        self._meters, self._pace = Meters(), Pace(self._run.loader)
+        self._meters, self._pace = StepMeters(), ThroughputMeter(self._run.loader)
         start = self._run.start
         if made and start.means is not None and epoch == start.position["epoch"] + 1:
             self._meters.load_state_dict(start.means)
             self._pace.load_state_dict(start.means["pace"])
         self._continued = self._pace.updates
         updates = self._run.updates_per_epoch - made
-        self._bar = Progress(updates, f"epoch {epoch}/{self._run.config.TRAIN.NUM_EPOCHS}", is_main())
+        self._bar = ProgressBar(updates, f"epoch {epoch}/{self._run.config.TRAIN.NUM_EPOCHS}", is_main())
         self._show()
         self._heartbeat.at(f"waiting for the first batch of epoch {epoch}")
 
@@ -59,7 +59,7 @@ class Reports(Callback):
         if self._pace.updates == self._continued:
             self._heartbeat.at(self._place(self._run.updates_per_epoch - self._run.sampler.updates_left))
 
-    def update_done(self, update: Update) -> None:
+    def update_done(self, update: UpdateRecord) -> None:
         for terms in update.terms if update.is_finite else ():
             self._meters.add(terms)
         self._pace.count_update()
@@ -68,16 +68,16 @@ class Reports(Callback):
         self._heartbeat.at(self._place(update.made))
         if update.is_last or update.made % self._run.config.REPORT_FREQ == 0:
             said = self._report(update)
-            left = self._remaining.seconds_of(self._run.updates_per_epoch - update.made)
+            left = self._remaining.estimate_seconds(self._run.updates_per_epoch - update.made)
             if left > _SOON:  # else the line about the epoch follows, and covers these updates
                 number = f"{update.made}/{self._run.updates_per_epoch}"
-                self._record.say(f"epoch {update.step.epoch} update {number} {said}")
+                self._record.log_and_print(f"epoch {update.step.epoch} update {number} {said}")
 
     def epoch_left(self) -> None:
         self._bar.close()
 
     def window(self) -> list[list[float]]:
-        """This rank's part of ``state_dict``, without waiting for the others (see ``Meters.window``)."""
+        """This rank's part of ``state_dict``, without waiting for the others (see ``StepMeters.window``)."""
         return self._meters.window()
 
     def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any] | None:
@@ -94,22 +94,22 @@ class Reports(Callback):
     def epoch_done(self, epoch: int) -> None:
         run, pace = self._run, self._pace
         means = self._meters.finish_epoch()
-        seconds = pace.seconds_of_epoch()
+        seconds = pace.estimate_epoch_seconds()
         self._record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
         rate = pace.updates * run.sampler.global_batch_size / max(seconds, 1e-9)
-        self._record.say(
-            f"epoch {epoch}/{run.config.TRAIN.NUM_EPOCHS} training: {in_words(means)} {rate:.0f} "
+        self._record.log_and_print(
+            f"epoch {epoch}/{run.config.TRAIN.NUM_EPOCHS} training: {format_values(means)} {rate:.0f} "
             f"{run.task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
             f"({seconds:.1f} s, {f'{run.skipped.total} skipped so far, ' if run.skipped.total else ''}"
             f"{self._remaining.text()})"
         )
         for line in run.task.finish_epoch():
-            self._record.say(line)
+            self._record.log_and_print(line)
 
     def _place(self, made: int) -> str:
         return f"in epoch {self._epoch}, {made} of {self._run.updates_per_epoch} updates done"
 
-    def _report(self, update: Update) -> str:
+    def _report(self, update: UpdateRecord) -> str:
         """Record what happened since the last report; returns it for the log."""
         run = self._run
         means = self._meters.reduce()  # the only collective besides gradients and counts
@@ -130,14 +130,14 @@ class Reports(Callback):
             **({} if memory is None else {"memory_mib": memory}),
         }
         self._record.event("training", values)
-        run.callbacks.tell("report", made, values)
+        run.callbacks.notify("report", made, values)
         hint = self._data_wait.look(waiting, seconds)
         if hint is not None:
-            self._record.say(hint)
-        self._fields = fields_of(values, means, run.task.sample_name)
+            self._record.log_and_print(hint)
+        self._fields = build_fields(values, means, run.task.sample_name)
         self._show()
         return (
-            f"{in_words(means)} gradient norm {norm:.3g} lr {update.learning_rate:.2e} {rate:.0f} "
+            f"{format_values(means)} gradient norm {norm:.3g} lr {update.learning_rate:.2e} {rate:.0f} "
             f"{run.task.sample_name}/s data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}"
             f"{self._remaining.text()}"
         )
@@ -145,7 +145,7 @@ class Reports(Callback):
     def _show(self) -> None:
         """Give the bar the time left and the last report, if there was one."""
         if self._fields:
-            of_epoch = duration(self._remaining.seconds_of(self._bar.left))
+            of_epoch = format_duration(self._remaining.estimate_seconds(self._bar.left))
             self._bar.note(f"{of_epoch} left, run {self._remaining.text()}")
             self._bar.show(self._fields)
 
@@ -158,13 +158,13 @@ class Reports(Callback):
     def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         self._remaining.count_evaluation()
         name, _ = self._run.task.best_metric
-        facts = {"epoch": epoch, **self._evaluation.event_of(values)}
+        facts = {"epoch": epoch, **self._evaluation.build_event(values)}
         self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
         self._evaluation.table = None  # of COCO's images 20 MB
         self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
         update = epoch * self._run.updates_per_epoch
-        self._run.callbacks.tell("evaluated", update, epoch, {**values, **ends_of(facts)})
-        self._record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
+        self._run.callbacks.notify("evaluated", update, epoch, {**values, **get_interval_ends(facts)})
+        self._record.log_and_print(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
 
     def resumed(self) -> None:
         self._remaining.go_on()
@@ -184,7 +184,7 @@ def require_finite(values: dict[str, float], when: str) -> None:
         )
 
 
-def in_words(values: dict[str, float]) -> str:
+def format_values(values: dict[str, float]) -> str:
     """Such as "loss 1.2345 top-1 45.67"."""
     return " ".join(
         f"{name} {value:.4f}" if abs(value) < 10 else f"{name} {value:.2f}" for name, value in values.items()
@@ -194,7 +194,7 @@ def in_words(values: dict[str, float]) -> str:
 # ---- time ----------------------------------------------------------------------------------------------------
 
 
-class RemainingTime:
+class EtaEstimator:
     """Estimated from the pace since the start of this process, without pauses; and from the last evaluation.
 
     Args:
@@ -227,19 +227,19 @@ class RemainingTime:
     def seconds(self) -> float:
         """For what is left of training and, once one was seen, of evaluations; called while training."""
         evaluations = max(self._evaluations, 0) * self._evaluation_seconds
-        return self.seconds_of(max(self._updates - self._done, 0)) + evaluations
+        return self.estimate_seconds(max(self._updates - self._done, 0)) + evaluations
 
-    def seconds_of(self, updates: int) -> float:
+    def estimate_seconds(self, updates: int) -> float:
         """For so many updates, without evaluations."""
         training = self._training_seconds + time.perf_counter() - self._since
         return training / max(self._done, 1) * updates
 
     def text(self) -> str:
         """Such as "3 min left"."""
-        return f"{duration(self.seconds())} left"
+        return f"{format_duration(self.seconds())} left"
 
 
-class Pace:
+class ThroughputMeter:
     """Throughput of one epoch and time spent waiting for data, since the last report and in total.
 
     Attributes:
@@ -247,7 +247,7 @@ class Pace:
         waited: seconds for data until the last report.
     """
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: DeviceLoader) -> None:
         self._loader = loader
         self._epoch_started = self._started = time.perf_counter()
         self._loader.seconds_waited = 0.0
@@ -288,11 +288,11 @@ class Pace:
         self._epoch_started, self._started = now - state["seconds"], now - state["unreported"]
         self._loader.seconds_waited = state["unreported_wait"]
 
-    def seconds_of_epoch(self) -> float:
+    def estimate_epoch_seconds(self) -> float:
         return time.perf_counter() - self._epoch_started
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """In the unit that a person would use: 45 s, 3 min, 2 h 10 min, 3 d 4 h."""
     if seconds < 60:
         return f"{seconds:.0f} s"

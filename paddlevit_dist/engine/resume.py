@@ -14,14 +14,14 @@ from ..checkpoint.weights import evaluated_weights
 from ..distributed import broadcast_object, is_main
 from ..logging.record import FOUND_LATER, supersede
 from ..runtime.errors import UserError
-from .compatibility import ChangedFact, Compatibility, altering, show
+from .compatibility import CheckpointDiff, FactDifference, altering, show
 from .run_command import format_command
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .trainer import Trainer
 
 
-class Start(NamedTuple):
+class ResumeState(NamedTuple):
     """The place and state that a training run starts with.
 
     Attributes:
@@ -31,18 +31,18 @@ class Start(NamedTuple):
         evaluation_due: the last epoch that it has finished is still to be evaluated.
         samples: what the checkpoint lists of the samples that its training had, None if it lists none; empty for a new
             training.
-        means: ``Reports.state_dict`` of the epoch that it has begun; None if it holds none.
+        means: ``TrainingLogger.state_dict`` of the epoch that it has begun; None if it holds none.
     """
 
     position: dict[str, int]
     directory: Path | None = None
-    changes: list[ChangedFact] = []
+    changes: list[FactDifference] = []
     evaluation_due: bool = False
     samples: dict[str, np.ndarray] | None = {}
     means: dict[str, Any] | None = None
 
 
-def load(run: "Run") -> Start:
+def load(run: "Trainer") -> ResumeState:
     """Load the weights, optimizer state and position that -resume and -pretrained ask for. Every rank must call this.
 
     Args:
@@ -59,7 +59,7 @@ def load(run: "Run") -> Start:
         return _continue_paddlevit(run, training)
     if found is not None:
         report = load_weights(run.model, str(found), strict=True)
-        run.record.say(
+        run.record.log_and_print(
             f"resumed weights only from {found} ({report.summary()}): no optimizer state is read from such a file, so "
             f"moments restart at epoch {last_epoch + 1} (-last_epoch)"
         )
@@ -71,10 +71,10 @@ def load(run: "Run") -> Start:
     run.checkpointer.begin_after(last_epoch)
     if run.ema is not None:
         run.ema.restart()
-    return Start({"epoch": 0, "consumed": 0, "update": 0})
+    return ResumeState({"epoch": 0, "consumed": 0, "update": 0})
 
 
-def _find_checkpoint(run: "Run") -> Path | None:
+def _find_checkpoint(run: "Trainer") -> Path | None:
     """Resolve what -resume means, by the main process alone so that all ranks continue from the same one."""
     source, folder = run.config.MODEL.RESUME, run.checkpointer.folder
     if not source:
@@ -82,42 +82,42 @@ def _find_checkpoint(run: "Run") -> Path | None:
     found, problem = None, None
     if is_main():
         try:
-            found = checkpoints.resolve(source, folder, run.record.say)
+            found = checkpoints.resolve(source, folder, run.record.log_and_print)
         except UserError as error:
             problem = str(error)
     found, problem = broadcast_object((found, problem))
     if problem is not None:
         raise UserError(problem)
     if found is None:
-        run.record.say(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
+        run.record.log_and_print(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
     return found
 
 
-def _load_pretrained(run: "Run") -> None:
+def _load_pretrained(run: "Trainer") -> None:
     model = run.config.MODEL
     source = evaluated_weights(cast(str, model.PRETRAINED))
     minimum, part = model.MINIMUM_LOADED, model.PRETRAINED_PART
     names = _class_names(run, source)
     report = load_weights(run.model, source, minimum_loaded=minimum, part=part, class_names=names)
-    run.record.say(f"pretrained weights {source}: {report.summary()}")
-    fits = Compatibility("start", source, run.config, run.task)
+    run.record.log_and_print(f"pretrained weights {source}: {report.summary()}")
+    fits = CheckpointDiff("start", source, run.config, run.task)
     lines = [*fits.settings(), *fits.input()]
     for split, samples in run.datasets.items():  # a self-test has no val
         lines += fits.files(split, samples)
     if not report.reinitialised and report.classes_by_name is None:
         lines += fits.classes(run.datasets["train"])
     for line in lines:
-        run.record.say(line)
+        run.record.log_and_print(line)
     run.record.file("load_report.json", report.json())
 
 
-def _class_names(run: "Run", source: str) -> ClassNames | None:
+def _class_names(run: "Trainer", source: str) -> ClassNames | None:
     """The names of the classes of weights and of this run, as the main process finds them; None: the data have none.
 
     Raises:
         UserError: on every rank alike; of ``names_in_weights``.
     """
-    ours = names_of_run({"train": run.task.about_data(run.datasets["train"])}, run.task.about_input())
+    ours = names_of_run({"train": run.task.dataset_signature(run.datasets["train"])}, run.task.preprocess_signature())
     found, problem = None, None
     if is_main() and ours:
         try:
@@ -130,25 +130,25 @@ def _class_names(run: "Run", source: str) -> ClassNames | None:
     return None if found is None or ours is None else ClassNames(found[0], ours, found[1])
 
 
-def _load_checkpoint(run: "Run", directory: Path) -> Start:
+def _load_checkpoint(run: "Trainer", directory: Path) -> ResumeState:
     state = checkpoints.read(directory)
-    fits = Compatibility("resume", directory, run.config, run.task)
+    fits = CheckpointDiff("resume", directory, run.config, run.task)
     changes = _require_same_run(run, fits, state.extra["global_batch_size"])
     report = run.checkpointer.load_weights(directory)
     run.checkpointer.load(directory, state)
     due, means = state.extra["evaluation_due"], state.extra["training_means"]
-    start = Start(state.position, directory, changes, due, fits.lists, means)
-    run.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
+    start = ResumeState(state.position, directory, changes, due, fits.lists, means)
+    run.record.log_and_print(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
     for line in _changed_decay(directory, state.extra["undecayed"], run.undecayed):
-        run.record.say(line)
+        run.record.log_and_print(line)
     if means is None and run.sampler.consumed:
-        run.record.say(
+        run.record.log_and_print(
             f"note: {directory} holds no means of its training: those of epoch {run.sampler.epoch} cover its rest"
         )
     return start
 
 
-def _continue_paddlevit(run: "Run", training: PaddleViTTraining) -> Start:
+def _continue_paddlevit(run: "Trainer", training: PaddleViTTraining) -> ResumeState:
     """Put the training after the last epoch of a checkpoint of PaddleViT's, with its weights, moments and average."""
     file = training.weights.name
     report = load_weights(run.model, training.weights, strict=True)
@@ -161,11 +161,11 @@ def _continue_paddlevit(run: "Run", training: PaddleViTTraining) -> Start:
     averaged = None if training.average is None else rename_for(run.model, training.average)
     run.checkpointer.continue_average(file, averaged)
     average = "" if run.ema is None or averaged is None else ", its average"
-    run.record.say(
+    run.record.log_and_print(
         f"resumed PaddleViT's {file} after epoch {training.epoch}: {report.summary()}, moments{average}; the learning "
         "rate is that of this run's schedule, and nothing is known of its settings and samples"
     )
-    return Start({"epoch": training.epoch, "consumed": 0, "update": run.schedule.update}, samples=None)
+    return ResumeState({"epoch": training.epoch, "consumed": 0, "update": run.schedule.update}, samples=None)
 
 
 def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:
@@ -177,10 +177,10 @@ def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[s
     return [f"note: {directory} has another rule of weight decay for {names}; from here on that of this run holds"]
 
 
-def _require_same_run(run: "Run", fits: Compatibility, global_batch_size: int) -> list[ChangedFact]:
+def _require_same_run(run: "Trainer", fits: CheckpointDiff, global_batch_size: int) -> list[FactDifference]:
     """Report how this run differs from the checkpoint's, and stop if that alters the training."""
-    say = run.record.say
-    for line in [*fits.input(), *fits.tell_unlisted(run.datasets["val"])]:
+    say = run.record.log_and_print
+    for line in [*fits.input(), *fits.log_unlisted(run.datasets["val"])]:
         say(line)
     changes = fits.changes(run.datasets, (global_batch_size, run.sampler.global_batch_size))
     if not changes:
@@ -201,10 +201,10 @@ def _require_same_run(run: "Run", fits: Compatibility, global_batch_size: int) -
     return changes
 
 
-def tell(run: "Run") -> None:
+def log_resumption(run: "Trainer") -> None:
     """Record that training continues or starts again, what happened to it and what it will repeat; nothing
     for a new run."""
-    start: Start = run.start
+    start: ResumeState = run.start
     if not run.record.writes:
         return
     epoch, update = start.position["epoch"], start.position["update"]
@@ -216,13 +216,13 @@ def tell(run: "Run") -> None:
     if is_cut_off and not history.was_told and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
         run.record.event("interruption", values)
-        run.record.say(
+        run.record.log_and_print(
             f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "
             f"{_place(start.position)} is done again"
         )
     if history.evaluations:
         epochs = ", ".join(map(str, history.evaluations))
-        run.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
+        run.record.log_and_print(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
     source = None if start.directory is None else str(start.directory)
     changes = {change.name: [change.before, change.now] for change in start.changes}
     run.record.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint.content import directory_of, is_of_a_run, read_about
+from ..checkpoint.content import find_directory, is_of_a_run, read_about
 from ..runtime.environment import program
 from ..settings.every_run import RunSettings
 
@@ -20,7 +20,7 @@ def format_command(use: str, source: str, config: RunSettings) -> str:
         source: the checkpoint.
         config: of the run that refuses it, whose data and output are kept.
     """
-    directory = directory_of(source)
+    directory = find_directory(source)
     folders = [directory, *list(directory.parents)[:2]]
     folder = next((folder for folder in folders if all((folder / name).is_file() for name in (_CONFIG, _RECORD))), None)
     if folder is None or not is_of_a_run(source) or use not in ("evaluate", "resume"):

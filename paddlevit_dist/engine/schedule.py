@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ..settings.run_length import effective_batch_size
 
 
-class Rates(NamedTuple):
+class ScaledRates(NamedTuple):
     """Learning rates after the linear scaling rule."""
 
     base: float
@@ -15,7 +15,9 @@ class Rates(NamedTuple):
     end: float
 
 
-def scale_rates(base: float, warmup_start: float, end: float, effective_batch: int, reference_batch=None) -> Rates:
+def scale_rates(
+    base: float, warmup_start: float, end: float, effective_batch: int, reference_batch=None
+) -> ScaledRates:
     """Apply the linear scaling rule (Goyal et al., 2017, arXiv 1706.02677): rates x effective batch / reference batch.
 
     Args:
@@ -23,14 +25,14 @@ def scale_rates(base: float, warmup_start: float, end: float, effective_batch: i
         reference_batch: the batch that the rates were stated for (TRAIN.LINEAR_SCALED_LR); None leaves them alone.
     """
     factor = effective_batch / reference_batch if reference_batch else 1.0
-    return Rates(base * factor, warmup_start * factor, end * factor)
+    return ScaledRates(base * factor, warmup_start * factor, end * factor)
 
 
 # Of one cycle, as torch.optim.lr_scheduler.OneCycleLR has them: pct_start, div_factor and final_div_factor.
 _RISE, _START_DIVISOR, _END_DIVISOR = 0.3, 25.0, 1e4
 
 
-class Schedule:
+class RateSchedule:
     """Linear warm-up, then cosine, constant, step or polynomial decay, or one cycle; called, the rate of any update.
 
     With ``u`` the update, ``w`` the warm-up updates and ``p = (u - w) / (total - w)``:
@@ -57,7 +59,7 @@ class Schedule:
     def __init__(
         self,
         name: str,
-        rates: Rates,
+        rates: ScaledRates,
         total_updates: int,
         warmup_updates: int = 0,
         milestones: Sequence[int] = (),
@@ -129,7 +131,7 @@ def describe_rates(config, processes: int) -> str:
     )
 
 
-def _course(train, rates: Rates) -> str:
+def _course(train, rates: ScaledRates) -> str:
     """The learning rate schedule in words: only what this run does."""
     others = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
     if train.LR_SCHEDULER.NAME == "onecycle":
@@ -140,7 +142,7 @@ def _course(train, rates: Rates) -> str:
     return f"warm-up from {rates.warmup_start:g}, {end}" if warms_up else end
 
 
-def schedule_of(train, updates_per_epoch: int, effective_batch: int) -> Schedule:
+def build_schedule(train, updates_per_epoch: int, effective_batch: int) -> RateSchedule:
     """The schedule that the TRAIN section of a configuration asks for.
 
     Args:
@@ -151,7 +153,7 @@ def schedule_of(train, updates_per_epoch: int, effective_batch: int) -> Schedule
     rates = scale_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, effective_batch, train.LINEAR_SCALED_LR)
     decay = train.LR_SCHEDULER
     warmup = train.WARMUP_STEPS if train.WARMUP_STEPS is not None else train.WARMUP_EPOCHS * updates_per_epoch
-    return Schedule(
+    return RateSchedule(
         decay.NAME,
         rates,
         total_updates=train.NUM_EPOCHS * updates_per_epoch,

@@ -9,8 +9,8 @@ from ..checkpoint.published import find_published
 from ..extension import find_evaluated
 from ..runtime.errors import UserError
 from ..settings import run_length
-from ..settings.every_run import RunSettings, Train
-from ..settings.key import COMMAND_LINE, ConfigView, Setting, Table, Unused, value_of
+from ..settings.every_run import RunSettings, TrainSection
+from ..settings.key import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, get_value
 from ..settings.section import rows
 
 _KEYS = {row.name: row for row in rows(RunSettings)}
@@ -18,13 +18,13 @@ _SPLIT_NAME = re.compile(r"\w[\w.-]*")
 _LEAST_KEPT = 0.5  # a batch norm that keeps less in a step is probably a mistake
 
 
-def _complete(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]) -> list[str]:
     _leave_out_start(values, settings)
-    notices = run_length.settle(values, settings, all_settings)
-    return notices + run_length.shorten_warmup(values, settings, all_settings, _KEYS["TRAIN.NUM_EPOCHS"])
+    notices = run_length.resolve_batch_size(values, settings, all_settings)
+    return notices + run_length.resolve_warmup(values, settings, all_settings, _KEYS["TRAIN.NUM_EPOCHS"])
 
 
-def _leave_out_start(values: CfgNode, settings: Mapping[str, Setting]) -> None:
+def _leave_out_start(values: CfgNode, settings: Mapping[str, KeySetting]) -> None:
     """An evaluation looks at a run, not at what its recipe starts from, unless the recipe is one of an evaluation."""
     model, given, evaluates = values.MODEL, settings.get("MODEL.PRETRAINED"), settings.get("EVAL")
     is_of_recipe = model.PRETRAINED_REQUIRED and given is not None and given.source != COMMAND_LINE
@@ -79,7 +79,7 @@ def check(given: ConfigView[RunSettings]) -> list[str]:
     return notices
 
 
-def _check_epochs(train: Train, given: ConfigView[RunSettings]) -> None:
+def _check_epochs(train: TrainSection, given: ConfigView[RunSettings]) -> None:
     epochs = given["TRAIN.NUM_EPOCHS"]
     if train.WARMUP_STEPS is not None and train.WARMUP_EPOCHS > 0:
         raise UserError(
@@ -98,7 +98,7 @@ def _check_epochs(train: Train, given: ConfigView[RunSettings]) -> None:
         raise UserError(f"{given['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
 
 
-def _check_learning_rate(train: Train, given: ConfigView[RunSettings]) -> None:
+def _check_learning_rate(train: TrainSection, given: ConfigView[RunSettings]) -> None:
     base = given["TRAIN.BASE_LR"]
     schedule = train.LR_SCHEDULER.NAME
     if (train.WARMUP_EPOCHS or train.WARMUP_STEPS) and train.WARMUP_START_LR > train.BASE_LR:
@@ -124,30 +124,30 @@ _READ_BY = (  # keys, the key that chooses who reads them, and its values with w
 )
 
 
-def find_unused(given: ConfigView[RunSettings]) -> Iterator[Unused]:
+def find_unused(given: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
     """The keys that a run with these values does not read."""
     values, train = given.values, given.values.TRAIN
     for names, chooser, readers in _READ_BY:
-        if value_of(values, chooser) not in readers:
-            yield Unused(names, chooser, f"it is for {' and '.join(readers)}, and {{}}")
+        if get_value(values, chooser) not in readers:
+            yield IgnoredKeys(names, chooser, f"it is for {' and '.join(readers)}, and {{}}")
     if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
         reason = "it dampens the momentum of SGD, and {}"
-        yield Unused(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", reason)
+        yield IgnoredKeys(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", reason)
     if not train.PATIENCE:
-        yield Unused(("TRAIN.MIN_IMPROVEMENT",), "TRAIN.PATIENCE", "it is for ending early, and {}")
+        yield IgnoredKeys(("TRAIN.MIN_IMPROVEMENT",), "TRAIN.PATIENCE", "it is for ending early, and {}")
     if "TRAIN.NUM_SAMPLES" not in given:
-        yield Unused(("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it bounds what follows from it, and {}")
+        yield IgnoredKeys(("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it bounds what follows from it, and {}")
     if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
-        yield Unused(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
+        yield IgnoredKeys(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
     if not train.MODEL_EMA:
         names = ("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP")
-        yield Unused(names, "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
+        yield IgnoredKeys(names, "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
     if not (values.AMP or values.EVAL_AMP):
-        yield Unused(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
+        yield IgnoredKeys(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
 
 
-TABLE = Table(
+TABLE = KeyTable(
     keys=tuple(_KEYS.values()),
     training=(
         *(name for name in _KEYS if name.startswith("TRAIN.") and name != "TRAIN.TF32"),
@@ -182,14 +182,14 @@ TABLE = Table(
         ),
         "place": ("BASE", "IMPORTS", "SAVE"),
     },
-    complete=_complete,
+    resolve_defaults=_complete,
     check=check,
-    unused=find_unused,
+    find_ignored=find_unused,
     renamed_values={
         ("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine",
         ("TRAIN.OPTIMIZER.NAME", "adamwdl"): "AdamW",  # with TRAIN.LAYER_DECAY
     },
-    dropped={
+    ignored_keys={
         "TAG": "runs are told apart by their output folder",
         "LOCAL_RANK": "each process knows its rank",
         "TRAIN.MODEL_EMA_FORCE_CPU": "averaged weights live on the device",

@@ -12,7 +12,7 @@ from ..extension import find_evaluated
 from ..launch import gpu, tuning
 from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
-from ..registry import package_of
+from ..registry import find_package
 from ..runtime import device_kinds, paddle_versions
 from ..runtime.compiled import has_numba
 from ..runtime.transfers import is_on_gpu
@@ -24,19 +24,19 @@ from . import resume
 from .schedule import describe_rates
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .trainer import Trainer
 
 
 def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
     """Name and place of the dataset, and how many samples each split has, by class where that is known."""
     data = config.DATA
-    is_ours = package_of("dataset", data.DATASET) is not None
+    is_ours = find_package("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
     splits = [f"{split} {task.describe_samples(samples)}" for split, samples in datasets.items()]
     return [f"data: {data.DATASET} ({place})", *(f"  {split}" for split in splits)]
 
 
-def first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
+def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
     other = find_evaluated(config)
     model = config.MODEL.NAME if other is None else config[other.evaluated_key]
@@ -75,7 +75,7 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
 
 def _facts(task: Task, samples: Any) -> dict[str, Any]:
     """List what a report says of a split: how many samples, and what was found when it was opened."""
-    classes = task.about_data(samples).get("number of classes")
+    classes = task.dataset_signature(samples).get("number of classes")
     return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
 
 
@@ -119,16 +119,18 @@ def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, s
     return said
 
 
-def introduce(run: "Run") -> None:
+def log_run_summary(run: "Trainer") -> None:
     """Say and write down what a training is, once it is sure to begin."""
     config, record = run.config, run.record
     start_record(config, record, run.task, run.datasets)
-    resume.tell(run)
+    resume.log_resumption(run)
     facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": run.updates_per_epoch}
     facts["update"] = run.schedule.update
     run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))
-    record.say(describe_training(config, run.task, run.model, run.sampler))
+    record.log_and_print(describe_training(config, run.task, run.model, run.sampler))
     if run.precision.notice:
-        record.say(run.precision.notice)
+        record.log_and_print(run.precision.notice)
     if run.precision.enabled and config.AMP_LEVEL == "O2":
-        record.say("level O2: softmax and norms follow what they get; weights and gradients are float32, as at O1")
+        record.log_and_print(
+            "level O2: softmax and norms follow what they get; weights and gradients are float32, as at O1"
+        )

@@ -11,21 +11,21 @@ import paddle
 from ..distributed import (
     all_reduce_sum,
     communicates_in_forward,
-    meet,
+    host_barrier,
     rank,
     running_statistics,
-    synchronise_only_last,
+    synchronize_only_last,
     world_size,
 )
 from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
-from ..tasks.task import Number, Step, Task, Term
-from .fused_optimizers import Fused
+from ..tasks.task import LossTerm, Number, StepPosition, Task
+from .fused_optimizers import FusedStep
 from .model_ema import ModelEma
-from .multi_tensor import ListStep, clipping_factor, gradients_of
-from .nan_guard import SkippedUpdates, TensorCopies
-from .precision import Precision
+from .multi_tensor import MultiTensorStep, clipping_factor, collect_gradients
+from .nan_guard import BufferSnapshot, NonFiniteGuard
+from .precision import TrainingPrecision
 from .queued_step import QueuedStep
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
@@ -45,7 +45,7 @@ class CountingCollate:
         return batch
 
 
-class Made(NamedTuple):
+class StepResult(NamedTuple):
     """An update of which the host knows what became of it.
 
     Attributes:
@@ -53,11 +53,11 @@ class Made(NamedTuple):
         is_finite: it has changed the weights.
     """
 
-    terms: list[dict[str, Term]]
+    terms: list[dict[str, LossTerm]]
     is_finite: bool
 
 
-class _Begun(NamedTuple):
+class _PendingStep(NamedTuple):
     """An update of which the host does not know yet what becomes of it.
 
     Attributes:
@@ -66,14 +66,14 @@ class _Begun(NamedTuple):
     """
 
     batches: list[dict[str, paddle.Tensor]]
-    step: Step
+    step: StepPosition
     counts: dict[str, Number]
-    terms: list[dict[str, Term]]
-    buffers: TensorCopies
+    terms: list[dict[str, LossTerm]]
+    buffers: BufferSnapshot
     scale: float
 
 
-class Updater:
+class TrainStep:
     """Turns the micro-batches of one update into new weights.
 
     An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers nor
@@ -99,13 +99,13 @@ class Updater:
         task: Task,
         model: paddle.nn.Layer,
         optimizer: Any,
-        precision: Precision,
+        precision: TrainingPrecision,
         *,
         seed: int,
         samples_per_update: int,
         accumulation_steps: int,
         gradient_clip: float | None,
-        skipped: SkippedUpdates | None = None,
+        skipped: NonFiniteGuard | None = None,
         on_host: bool | None = None,
         average: ModelEma | None = None,
     ) -> None:
@@ -121,8 +121,8 @@ class Updater:
         self.on_host = not is_on_gpu() if on_host is None else on_host
         self.gradient_clip = gradient_clip
         self.average = average
-        self._gradients = gradients_of(self.parameters)
-        self.skipped = SkippedUpdates() if skipped is None else skipped
+        self._gradients = collect_gradients(self.parameters)
+        self.skipped = NonFiniteGuard() if skipped is None else skipped
         self._forward_communicates = communicates_in_forward(model)
         # A model that reads from a GPU waits there for what is queued before: an exchange with other ranks.
         exchanges = self._forward_communicates or task.counts_per_sample is None
@@ -130,13 +130,15 @@ class Updater:
         self.finite = True
         self.gradient_norm = 0.0
         self.before_clipping: Callable[[], None] | None = None
-        self._queued: tuple[QueuedStep, _Begun] | None = None
+        self._queued: tuple[QueuedStep, _PendingStep] | None = None
 
-    def __call__(self, batches: list[dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> list[dict]:
+    def __call__(self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, learning_rate: float) -> list[dict]:
         """Run one update, wait for it and return the terms of its micro-batches; see ``begin``."""
-        return [*self.begin(batches, step, learning_rate), *self.settle()][-1].terms
+        return [*self.launch(batches, step, learning_rate), *self.flush()][-1].terms
 
-    def begin(self, batches: list[dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> list[Made]:
+    def launch(
+        self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, learning_rate: float
+    ) -> list[StepResult]:
         """Run one update and return what is known of it now: on a CPU itself, on a GPU the one before, if any. Every
         rank must call this.
 
@@ -145,11 +147,11 @@ class Updater:
         """
         counts = self._global_counts(batches)
         begun = self._passes(batches, step, counts)
-        made = self.settle()
+        made = self.flush()
         if made and (not made[0].is_finite or begun.scale != self.precision.scale):
             self.optimizer.clear_grad(False)
             if made[0].is_finite:  # else buffers are as before the update that was skipped
-                begun.buffers.put_back()
+                begun.buffers.restore()
             begun = self._passes(batches, step, counts)
         queued = self._queue_step(learning_rate)
         if queued is not None:
@@ -163,7 +165,7 @@ class Updater:
         self.optimizer.clear_grad(False)
         return made
 
-    def settle(self) -> list[Made]:
+    def flush(self) -> list[StepResult]:
         """Wait for the update that was begun last, if it is not known yet. Every rank must call this.
 
         Raises:
@@ -176,9 +178,11 @@ class Updater:
             norm = queued.wait()
         return [self._judge(norm, begun)]
 
-    def _passes(self, batches: list[dict[str, paddle.Tensor]], step: Step, counts: dict[str, Number]) -> _Begun:
+    def _passes(
+        self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, counts: dict[str, Number]
+    ) -> _PendingStep:
         """Forward and backward."""
-        before = TensorCopies(self.buffers)
+        before = BufferSnapshot(self.buffers)
         outputs = []
         for micro, batch in enumerate(batches):
             # Dropout and the like depend only on this, so no generator's state needs to be saved.
@@ -186,23 +190,23 @@ class Updater:
             is_last = micro == len(batches) - 1
             status.detail("in its forward pass", may_wait=self._waits_in_forward)
             self._meet(self._forward_communicates)
-            with synchronise_only_last(self.model, is_last):
+            with synchronize_only_last(self.model, is_last):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
-                    loss = loss_of(terms, counts, self.accumulation_steps, world_size())
+                    loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
                 status.detail("in its backward pass", may_wait=not self.on_host)
                 self._meet(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
         status.detail("in its optimizer step")
-        return _Begun(batches, step, counts, outputs, before, self.precision.scale)
+        return _PendingStep(batches, step, counts, outputs, before, self.precision.scale)
 
     def _queue_step(self, learning_rate: float) -> QueuedStep | None:
         """Queue the step behind the gradients; None where the host has to look at them first."""
         if self.on_host or self.before_clipping or not (self.average is None or self.average.is_of_one_type):
             return None
-        at_once = self.optimizer.at_once() if isinstance(self.optimizer, Fused) else None
-        if not isinstance(at_once, ListStep) or not at_once.takes(at_once.gradients()):
+        at_once = self.optimizer.foreach_step() if isinstance(self.optimizer, FusedStep) else None
+        if not isinstance(at_once, MultiTensorStep) or not at_once.takes(at_once.gradients()):
             return None
         return QueuedStep(
             self._gradients,
@@ -213,20 +217,20 @@ class Updater:
             average=self.average,
         )
 
-    def _judge(self, norm: np.float32, begun: _Begun) -> Made:
+    def _judge(self, norm: np.float32, begun: _PendingStep) -> StepResult:
         """Take note of an update that has changed parameters, or nothing but running statistics."""
         self.gradient_norm, self.finite = float(norm), math.isfinite(norm)
         if not self.finite:
-            begun.buffers.put_back()
+            begun.buffers.restore()
             paddle_versions.create_accumulators(self.optimizer)  # a step has made none yet, but they are saved
         self.skipped.count(self.finite, begun.step, begun.batches, begun.counts)
         self.precision.update(self.finite)
-        return Made(begun.terms, self.finite)
+        return StepResult(begun.terms, self.finite)
 
     def _meet(self, communicates: bool) -> None:
         """On CPUs, be here together before what communicates: gloo ends a run that waits for more than 30 s in it."""
         if communicates and self.on_host:
-            meet()
+            host_barrier()
 
     def _step(self, norm: np.float32, learning_rate: float) -> None:
         """Change weights, moments and average by gradients of that norm, still multiplied by the loss's scale."""
@@ -251,8 +255,8 @@ class Updater:
         return {name: total[position] for position, name in enumerate(self.task.count_names)}
 
 
-def loss_of(
-    terms: dict[str, Term], counts: dict[str, Number], accumulation_steps: int, processes: int
+def compute_loss(
+    terms: dict[str, LossTerm], counts: dict[str, Number], accumulation_steps: int, processes: int
 ) -> paddle.Tensor:
     """A micro-batch's part of the loss: the sum of weight x sum x processes / global count.
 

@@ -24,12 +24,12 @@ from ..extension import Extension
 if TYPE_CHECKING:
     import paddle
 
-    from ..engine.run import Run
+    from ..engine.trainer import Trainer
     from ..logging.callbacks import Callback
     from ..tasks.task import Task
 
 
-class Export(Extension):
+class ExportExtension(Extension):
     """The command export, and the evaluation of exported models."""
 
     evaluated_key = "EXPORTED"
@@ -40,27 +40,27 @@ class Export(Extension):
 
         run(words)
 
-    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+    def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
         if trains or not run.config["EXPORTED"]:
             return ()
-        from .scoring import Comparison
+        from .scoring import ExportComparison
 
-        return (Comparison(run),)
+        return (ExportComparison(run),)
 
-    def evaluated_word(self, word: str) -> str | None:
-        from .files import setting_of
+    def parse_evaluated_argument(self, word: str) -> str | None:
+        from .files import parse_evaluated_argument
 
-        return setting_of(word)
+        return parse_evaluated_argument(word)
 
     def evaluated_model(self, config: Any, task: Task) -> paddle.nn.Layer:
         from .scoring import exported_model
 
         return exported_model(config, task)
 
-    def load_evaluated(self, run: Run, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
+    def load_evaluated(self, run: Trainer, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
         from .scoring import in_place_of_weights
 
         return in_place_of_weights(run, model)
 
 
-EXTENSION = Export()
+EXTENSION = ExportExtension()

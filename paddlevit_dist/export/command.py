@@ -21,7 +21,7 @@ _OUTPUTS = ("logits", "probabilities")
 _INPUTS = ("float", "uint8")
 
 
-class Trained(NamedTuple):
+class TrainedModel(NamedTuple):
     """A model with its weights, and what is needed to use it.
 
     Attributes:
@@ -109,7 +109,7 @@ def load_trained(
     image_size: Any = None,
     in_channels: int | None = None,
     part: str | None = None,
-) -> Trained:
+) -> TrainedModel:
     """Build the model for the weights in ``source``, in evaluation mode.
 
     Args:
@@ -124,7 +124,7 @@ def load_trained(
     if name is not None:
         return _of_foreign_weights(source, name, image_size, in_channels, part)
     from ..inference.trained import build_trained, open_source
-    from ..tasks.model import contract_of
+    from ..tasks.model import as_model
     from ..tasks.task import make_task
 
     words = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
@@ -133,10 +133,10 @@ def load_trained(
     _require_tensors(found.config.MODEL.NAME)
     task = make_task(found.config)
     if image_size:
-        words += _size_words(task.image_size_key, image_size)
+        words += _parse_size(task.image_size_key, image_size)
         found = open_source(source, "export", words=words, advice=advice)
         task = make_task(found.config)
-    task.set_up_from(found.learned)
+    task.load_meta(found.learned)
     parts = task.export_parts()
     model, report = build_trained(task, found, part)
     about = {
@@ -145,17 +145,17 @@ def load_trained(
         **parts.about,
         "report": report.summary(),
     }
-    note = contract_of(model).merge_branches()
+    note = as_model(model).merge_branches()
     about.update({"note": note} if note else {})
     names = found.learned.class_names
     if names is not None and len(names) == model.num_classes and "landmarks" not in about:
         about["classes"] = list(names)
     exported = task.exported_model(model)
     exported.eval()
-    return Trained(exported, about, parts)
+    return TrainedModel(exported, about, parts)
 
 
-def _size_words(key: str, size: Any) -> list[str]:
+def _parse_size(key: str, size: Any) -> list[str]:
     """Words of a command line that set the size of the input.
 
     Raises:
@@ -170,25 +170,27 @@ def _size_words(key: str, size: Any) -> list[str]:
     return [key, str(size)]
 
 
-def _of_foreign_weights(source: str, name: str, image_size: Any, in_channels: int | None, part: str | None) -> Trained:
+def _of_foreign_weights(
+    source: str, name: str, image_size: Any, in_channels: int | None, part: str | None
+) -> TrainedModel:
     """A registered model with weights from anywhere; how its input is prepared is unknown."""
     import paddle
 
-    from ..checkpoint.load import classes_of, load_weights
+    from ..checkpoint.load import count_classes, load_weights
     from ..checkpoint.weights import evaluated_weights, read_weights
     from ..models import create_model
-    from ..registry import WITH_BOXES, contents_of
+    from ..registry import BOX_LABELS, annotation_type
 
     _require_tensors(name)
     parts = None
-    if contents_of("model", name) == WITH_BOXES:
+    if annotation_type("model", name) == BOX_LABELS:
         parts, image_size = _parts_of_detector(name, image_size), None  # the network itself takes any
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
     with paddle.LazyGuard():  # names and shapes only
         outline = create_model(name, num_classes=1, **options)
-    num_classes = classes_of(outline, weights)
+    num_classes = count_classes(outline, weights)
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {name}: is it of another network? One needs classes")
     model = create_model(name, num_classes=num_classes, **options)
@@ -198,7 +200,7 @@ def _of_foreign_weights(source: str, name: str, image_size: Any, in_channels: in
         task, of_detector = parts
         model, facts = task.exported_model(model), {**facts, **of_detector.about}
     model.eval()
-    return Trained(model, facts, parts and parts[1])
+    return TrainedModel(model, facts, parts and parts[1])
 
 
 def _parts_of_detector(name: str, image_size: Any) -> tuple[Any, Any]:
@@ -214,7 +216,7 @@ def _parts_of_detector(name: str, image_size: Any) -> tuple[Any, Any]:
     words = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1"]
     words += getattr(resolve("model", name), "published_input", ())
     size = image_size if isinstance(image_size, tuple) else (image_size or 1,) * 2
-    task = make_task(settings.load([*words, *_size_words("DETECTION.EXPORT_SIZE", size)]).values)
+    task = make_task(settings.load([*words, *_parse_size("DETECTION.EXPORT_SIZE", size)]).values)
     parts = task.export_parts()
     if not image_size:
         raise UserError(
@@ -257,7 +259,7 @@ def check_output(output: str) -> Path:
 
 
 def export(
-    trained: Trained, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
+    trained: TrainedModel, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
 ) -> OutputDifference:
     """Write ``output.*``, and compare its outputs with the model's on three inputs.
 

@@ -47,7 +47,7 @@ def paddlex_description(
     }
 
 
-class _Plain(yaml.SafeDumper):
+class _PlainDumper(yaml.SafeDumper):
     """A list that occurs twice is written twice, and a short list of numbers stays on its line."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -59,9 +59,9 @@ def _numbers_on_one_line(dumper: yaml.SafeDumper, values: Any) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=is_short)
 
 
-_Plain.add_representer(list, _numbers_on_one_line)
+_PlainDumper.add_representer(list, _numbers_on_one_line)
 
 
 def as_yaml(content: Any) -> str:
     """Plain values as YAML, in their order."""
-    return yaml.dump(content, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)

@@ -41,7 +41,7 @@ class ExportedModel(NamedTuple):
         return named if isinstance(named, str) else None
 
 
-def setting_of(word: str) -> str | None:
+def parse_evaluated_argument(word: str) -> str | None:
     """For ``evaluate MODEL.onnx``: what a word of the command line sets, None if it names no exported model."""
     path = Path(os.path.expanduser(word))
     is_path = "=" not in word and ("/" in word or path.suffix in (ONNX, PARAMETERS, ".pdmodel"))

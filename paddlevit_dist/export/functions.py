@@ -20,7 +20,7 @@ _FLOATS = {"float": "float32", "float16": "float16", "float32": "float32"}
 _GPU_PROVIDER, _CPU_PROVIDER = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 
-class Slot(NamedTuple):
+class TensorSpec(NamedTuple):
     """An input or output; a length that is not fixed is None in its shape, which is None itself where nothing is said.
     ``dtype`` is "float32", "float16", or what the file calls another, as "uint8"."""
 
@@ -39,7 +39,7 @@ def shape_text(shape: tuple[int | None, ...]) -> str:
     return f"({', '.join(str(first if first and not n else 'any' if x is None else x) for n, x in enumerate(shape))})"
 
 
-class Function(NamedTuple):
+class ExportedFunction(NamedTuple):
     """An exported model as a function.
 
     Attributes:
@@ -50,15 +50,15 @@ class Function(NamedTuple):
         run: inputs in their order, on the device, and the numbers of outputs -> these outputs, float32.
     """
 
-    inputs: list[Slot]
-    outputs: list[Slot]
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec]
     about: dict[str, Any]
     computed_by: str
     note: str
     run: Callable[[Sequence[paddle.Tensor], Sequence[int]], list[paddle.Tensor]]
 
 
-def load(model: ExportedModel) -> Function:
+def load(model: ExportedModel) -> ExportedFunction:
     """
     Raises:
         UserError: the files are damaged, or a package is missing.
@@ -66,7 +66,7 @@ def load(model: ExportedModel) -> Function:
     return _of_onnx(model) if model.is_onnx else _of_paddle(model)
 
 
-def _of_onnx(model: ExportedModel) -> Function:
+def _of_onnx(model: ExportedModel) -> ExportedFunction:
     try:
         onnxruntime = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -103,17 +103,17 @@ def _of_onnx(model: ExportedModel) -> Function:
     if is_on_gpu() and used != _GPU_PROVIDER:
         note = f"note: {model.file} is computed on the CPU: this onnxruntime has no {_GPU_PROVIDER} that starts here"
         note += " (pip install onnxruntime-gpu)"
-    return Function(inputs, outputs, about, f"onnxruntime {onnxruntime.__version__}, {used}", note, run)
+    return ExportedFunction(inputs, outputs, about, f"onnxruntime {onnxruntime.__version__}, {used}", note, run)
 
 
-def _onnx_slot(slot: Any) -> Slot:
+def _onnx_slot(slot: Any) -> TensorSpec:
     shape = None if slot.shape is None else tuple(x if isinstance(x, int) and x > 0 else None for x in slot.shape)
     found = re.fullmatch(r"tensor\((\w+)\)", slot.type)
     name = found[1] if found else slot.type
-    return Slot(slot.name, shape, _FLOATS.get(name, name))
+    return TensorSpec(slot.name, shape, _FLOATS.get(name, name))
 
 
-def _of_paddle(model: ExportedModel) -> Function:
+def _of_paddle(model: ExportedModel) -> ExportedFunction:
     try:
         with kept_from_terminal():
             layer = paddle.jit.load(model.prefix)
@@ -131,12 +131,12 @@ def _of_paddle(model: ExportedModel) -> Function:
         parts = found if isinstance(found, (list, tuple)) else [found]
         return [parts[number].astype("float32") for number in numbers]
 
-    return Function(inputs, outputs, model.about, f"Paddle's inference model on {paddle.get_device()}", "", run)
+    return ExportedFunction(inputs, outputs, model.about, f"Paddle's inference model on {paddle.get_device()}", "", run)
 
 
-def _paddle_slot(spec: Any) -> Slot:
+def _paddle_slot(spec: Any) -> TensorSpec:
     dtype = str(spec.dtype).rpartition(".")[2].lower().replace("fp", "float")
-    return Slot(spec.name, tuple(x if x > 0 else None for x in spec.shape), _FLOATS.get(dtype, dtype))
+    return TensorSpec(spec.name, tuple(x if x > 0 else None for x in spec.shape), _FLOATS.get(dtype, dtype))
 
 
 def _require_whole(file: Path, state: dict[str, paddle.Tensor]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .graph import DOMAIN, Graph, Unlike, Weighted, attributes, require
+from .graph import DOMAIN, OnnxGraph, PatternMismatch, WeightedProduct, attributes, require
 
 _VERSION = 1
 _CHANNELS_FIRST, _CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # of (batch, height, width, channels), and back
@@ -26,7 +26,7 @@ def fuse(model: Any) -> Any:
 
     known = shape_inference.infer_shapes(model).graph.value_info
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in known}
-    graph = Graph(model)
+    graph = OnnxGraph(model)
     graph.apply("Erf", _gelu)
     graph.apply("Concat", _pad_with_tokens)
     graph.apply("Conv", _multiply_first_patches)
@@ -45,7 +45,7 @@ def fuse(model: Any) -> Any:
 # ---- GELU --------------------------------------------------------------------------------------------------------
 
 
-def _gelu(graph: Graph, erf: Any) -> None:
+def _gelu(graph: OnnxGraph, erf: Any) -> None:
     """x * (erf(x / sqrt 2) + 1) * 0.5, in whatever order it is multiplied, as Gelu."""
     division = graph.maker(erf.input[0], "Div", "Mul")
     require(graph.is_number(division.input[1], (2.0 if division.op_type == "Div" else 0.5) ** 0.5))
@@ -65,7 +65,7 @@ def _gelu(graph: Graph, erf: Any) -> None:
     graph.put([gelu], division, instead_of=nodes)
 
 
-def _bias_of_gelu(graph: Graph, gelu: Any) -> None:
+def _bias_of_gelu(graph: OnnxGraph, gelu: Any) -> None:
     """Gelu of a sum with a bias as BiasGelu."""
     add = graph.maker(gelu.input[0], "Add")
     require(graph.reader(add.output[0]) is gelu)
@@ -77,15 +77,15 @@ def _bias_of_gelu(graph: Graph, gelu: Any) -> None:
 # ---- attention ---------------------------------------------------------------------------------------------------
 
 
-class _Heads(NamedTuple):
+class _HeadColumns(NamedTuple):
     """Queries, keys or values: some columns of a weighted value."""
 
-    weighted: Weighted
+    weighted: WeightedProduct
     columns: slice
     num_heads: int
 
 
-def _attention(graph: Graph, softmax: Any) -> None:
+def _attention(graph: OnnxGraph, softmax: Any) -> None:
     """softmax(scale q k^T) v with weights of q, k, v that are constants, as MultiHeadAttention.
 
     A bias of the keys adds the same to all logits of a query, which softmax does not see; a bias of the values adds
@@ -112,9 +112,9 @@ def _attention(graph: Graph, softmax: Any) -> None:
     graph.sweep()
 
 
-def _join_projection(graph: Graph, name: str, bias: np.ndarray) -> bool:
+def _join_projection(graph: OnnxGraph, name: str, bias: np.ndarray) -> bool:
     """Add what ``bias`` on the value ``name`` becomes behind the projection that reads it; whether there is one."""
-    with contextlib.suppress(Unlike):
+    with contextlib.suppress(PatternMismatch):
         product = graph.reader(name, "MatMul")
         require(product.input[0] == name)
         weight, add = graph.constant(product.input[1]), graph.reader(product.output[0], "Add")
@@ -126,14 +126,14 @@ def _join_projection(graph: Graph, name: str, bias: np.ndarray) -> bool:
     return False
 
 
-def _read_scale(graph: Graph, name: str) -> tuple[float, str]:
+def _read_scale(graph: OnnxGraph, name: str) -> tuple[float, str]:
     """The factor and the value of a product with a number; 1 and the value itself if it is none."""
     node = graph.maker(name)
     value = graph.constants.get(node.input[1]) if node.op_type == "Mul" else None
     return (1.0, name) if value is None or value.size != 1 else (float(value.item()), node.input[0])
 
 
-def _heads(graph: Graph, name: str) -> _Heads:
+def _heads(graph: OnnxGraph, name: str) -> _HeadColumns:
     """Find what (batch, heads, tokens, head_dim) was made of: weighted tokens, reshaped, turned, split by heads."""
     node, number, parts = graph.maker(name), 0, 1
     if node.op_type == "Split":
@@ -146,13 +146,13 @@ def _heads(graph: Graph, name: str) -> _Heads:
     weighted = graph.weighted(reshape.input[0])
     require(weighted.weight.shape[1] == heads * dim and heads % parts == 0)
     width = heads // parts * dim
-    return _Heads(weighted, slice(number * width, (number + 1) * width), heads // parts)
+    return _HeadColumns(weighted, slice(number * width, (number + 1) * width), heads // parts)
 
 
 # ---- norms -------------------------------------------------------------------------------------------------------
 
 
-def _sum_before_norm(graph: Graph, norm: Any, ranks: dict[str, int]) -> None:
+def _sum_before_norm(graph: OnnxGraph, norm: Any, ranks: dict[str, int]) -> None:
     """LayerNormalization of a residual sum as SkipLayerNormalization, which gives the sum as well; it is for
     (batch, tokens, channels)."""
     add = graph.maker(norm.input[0], "Add")
@@ -164,7 +164,7 @@ def _sum_before_norm(graph: Graph, norm: Any, ranks: dict[str, int]) -> None:
         require(graph.constants[branch].ndim == 3)
         skip, branch = branch, skip
     biases = []
-    with contextlib.suppress(Unlike):
+    with contextlib.suppress(PatternMismatch):
         inner = graph.maker(branch, "Add")
         require(len(graph.readers(branch)) == 1)
         place = graph.bias_place(inner)
@@ -181,7 +181,7 @@ def _sum_before_norm(graph: Graph, norm: Any, ranks: dict[str, int]) -> None:
     graph.sweep()
 
 
-def _order(graph: Graph) -> None:
+def _order(graph: OnnxGraph) -> None:
     """Put nodes in the order of computation."""
     known = {*graph.inputs, *graph.constants, ""}
     waiting, ordered = list(graph.nodes), []
@@ -200,7 +200,7 @@ def _order(graph: Graph) -> None:
 # ---- patches, tokens and biases around the blocks -----------------------------------------------------------------
 
 
-def _patches(graph: Graph, conv: Any, height: int, width: int) -> tuple[np.ndarray, int, int, int]:
+def _patches(graph: OnnxGraph, conv: Any, height: int, width: int) -> tuple[np.ndarray, int, int, int]:
     """Of a convolution of square patches that touch: its weight (out, channels, side, side), the patches' rows and
     columns, and their side."""
     facts, weight = attributes(conv), graph.constant(conv.input[1])
@@ -212,7 +212,7 @@ def _patches(graph: Graph, conv: Any, height: int, width: int) -> tuple[np.ndarr
 
 
 def _put_product(
-    graph: Graph,
+    graph: OnnxGraph,
     conv: Any,
     images: str,
     split: Sequence[int],
@@ -240,7 +240,7 @@ def _put_product(
     graph.sweep()
 
 
-def _multiply_patches(graph: Graph, conv: Any) -> None:
+def _multiply_patches(graph: OnnxGraph, conv: Any) -> None:
     """A convolution of patches that touch, on (batch, height, width, channels) that was turned for it and is turned
     back after it, as one product of patches."""
     before = graph.maker(conv.input[0], order=_CHANNELS_FIRST)
@@ -261,7 +261,7 @@ def _multiply_patches(graph: Graph, conv: Any) -> None:
     )
 
 
-def _multiply_first_patches(graph: Graph, conv: Any) -> None:
+def _multiply_first_patches(graph: OnnxGraph, conv: Any) -> None:
     """The convolution of patches that touch, on (batch, channels, height, width), whose output becomes a sequence, as
     one product of patches."""
     require(conv.input[0] in graph.inputs)
@@ -284,7 +284,7 @@ def _multiply_first_patches(graph: Graph, conv: Any) -> None:
     )
 
 
-def _carry_bias_through_depthwise(graph: Graph, conv: Any) -> None:
+def _carry_bias_through_depthwise(graph: OnnxGraph, conv: Any) -> None:
     """The bias of a linear layer, seen by a depthwise convolution and a GELU behind it, as one bias of the GELU.
 
     A constant image convolved with zeros around it is a constant map (height, width, channels): its values differ
@@ -325,7 +325,7 @@ def _map_of_constant(weight: np.ndarray, bias: np.ndarray, height: int, width: i
     return total * bias.astype(np.float64)
 
 
-def _pad_with_tokens(graph: Graph, concat: Any) -> None:
+def _pad_with_tokens(graph: OnnxGraph, concat: Any) -> None:
     """Learnt tokens in front of the patches, then a sum with constant positions: as zeros in front, and positions that
     the tokens have been added to. No shape has to be computed."""
     add, (*fronts, patches) = graph.reader(concat.output[0], "Add"), concat.input
@@ -349,7 +349,7 @@ _WITH_CONSTANTS = ("MatMul", "MultiHeadAttention", "LayerNormalization", "BiasGe
 _OF_VALUES = ("Add", "Mul", "Div", "Erf", "Gelu")
 
 
-def _push_slices(graph: Graph) -> None:
+def _push_slices(graph: OnnxGraph) -> None:
     """Compute only the tokens that are read: a slice of tokens moves up in front of whatever treats tokens one by one,
     and, through an attention, to its queries."""
     _merge_slices(graph)
@@ -357,7 +357,7 @@ def _push_slices(graph: Graph) -> None:
         _merge_slices(graph)
 
 
-def _push(graph: Graph, cut: Any) -> None:
+def _push(graph: OnnxGraph, cut: Any) -> None:
     require(len(cut.input) > 3 and graph.constant(cut.input[3]).tolist() == [1])
     source = graph.maker(cut.input[0], *_WITH_CONSTANTS, *_OF_VALUES)
     require(graph.reader(cut.input[0]) is cut and len(source.output) == 1)
@@ -375,11 +375,11 @@ def _push(graph: Graph, cut: Any) -> None:
     graph.redirect(cut.output[0], source.output[0])
 
 
-def _merge_slices(graph: Graph) -> None:
+def _merge_slices(graph: OnnxGraph) -> None:
     """Equal slices of the same value become one."""
     known: dict[tuple[Any, ...], str] = {}
 
-    def merge(graph: Graph, cut: Any) -> None:
+    def merge(graph: OnnxGraph, cut: Any) -> None:
         key = (cut.input[0], *(tuple(graph.constant(name).tolist()) for name in cut.input[1:]))
         if key in known and cut.output[0] not in graph.outputs:
             graph.put([], cut, instead_of=[cut])

@@ -9,7 +9,7 @@ import numpy as np
 DOMAIN = "com.microsoft"  # of onnxruntime's own operators
 
 
-class Unlike(Exception):
+class PatternMismatch(Exception):
     """A part of a graph is not what a rule expects."""
 
 
@@ -19,10 +19,10 @@ def require(is_so: bool) -> None:
         Unlike: it is not so.
     """
     if not is_so:
-        raise Unlike
+        raise PatternMismatch
 
 
-class Weighted(NamedTuple):
+class WeightedProduct(NamedTuple):
     """``x @ weight + bias``, found in a graph.
 
     Attributes:
@@ -38,12 +38,12 @@ class Weighted(NamedTuple):
     product: Any
 
 
-class Graph:
+class OnnxGraph:
     """The graph of ``model``, an ``onnx.ModelProto``, which this object may change from now on.
 
     Values are named; a value that no node computes is an input or a constant. Nodes that nobody reads are dropped by
     ``sweep``. A rule is a function of the graph and a node that asks for what it expects around that node, and then
-    changes it; ``Unlike``, which all that it asks for may raise, ends it before.
+    changes it; ``PatternMismatch``, which all that it asks for may raise, ends it before.
     """
 
     def __init__(self, model: Any) -> None:
@@ -109,7 +109,7 @@ class Graph:
         require(len(places) == 1)
         return places[0]
 
-    def weighted(self, name: str) -> Weighted:
+    def weighted(self, name: str) -> WeightedProduct:
         """The product with constant weights, with or without a bias, that computes the value ``name``.
 
         Raises:
@@ -121,15 +121,15 @@ class Graph:
             bias, node = self.constants[node.input[place]], self.maker(node.input[1 - place], "MatMul")
         weight = self.constant(node.input[1])
         require(weight.ndim == 2)
-        return Weighted(node.input[0], weight, bias, node)
+        return WeightedProduct(node.input[0], weight, bias, node)
 
     # ---- changing ----------------------------------------------------------------------------------------------
 
-    def apply(self, kind: str, rule: Callable[["Graph", Any], None]) -> bool:
+    def apply(self, kind: str, rule: Callable[["OnnxGraph", Any], None]) -> bool:
         """Apply a rule to the nodes of one kind; whether any was as it expects."""
         is_changed = False
         for node in [node for node in self.nodes if node.op_type == kind]:
-            with contextlib.suppress(Unlike):
+            with contextlib.suppress(PatternMismatch):
                 rule(self, node)
                 is_changed = True
         return is_changed
@@ -188,7 +188,7 @@ class Graph:
         return self.model
 
     def _new_name(self, like: str) -> str:
-        """A name that nothing has; an earlier ``Graph`` of the same model may have given names, too."""
+        """A name that nothing has; an earlier ``OnnxGraph`` of the same model may have given names, too."""
         while True:
             self._count += 1
             name = f"{like}.{self._count}"
@@ -216,7 +216,7 @@ def simplify(model: Any) -> Any:
     Args:
         model: an ``onnx.ModelProto``; it is changed.
     """
-    graph = Graph(model)
+    graph = OnnxGraph(model)
     same: dict[str, str] = {}  # value -> the value that it is a copy of
     kept = []
     for node in graph.nodes:
@@ -235,14 +235,14 @@ def simplify(model: Any) -> Any:
     return graph.finish()
 
 
-def _is_constant(node: Any, graph: Graph) -> bool:
+def _is_constant(node: Any, graph: OnnxGraph) -> bool:
     """Whether a node computes from constants alone; what would only make the file larger is left alone."""
     if node.op_type in ("Expand", "ConstantOfShape") or any(name in graph.outputs for name in node.output):
         return False
     return all(name in graph.constants for name in node.input if name)
 
 
-def _evaluate(node: Any, graph: Graph) -> list[np.ndarray]:
+def _evaluate(node: Any, graph: OnnxGraph) -> list[np.ndarray]:
     from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
 
@@ -253,12 +253,12 @@ def _evaluate(node: Any, graph: Graph) -> list[np.ndarray]:
     return [np.asarray(value) for value in evaluator.run(None, values)]
 
 
-def _adds_nothing(node: Any, graph: Graph) -> bool:
+def _adds_nothing(node: Any, graph: OnnxGraph) -> bool:
     value = graph.constants.get(node.input[1]) if node.op_type == "Add" else None
     return value is not None and value.size == 1 and not value.any()
 
 
-def _merge_bias(graph: Graph, conv: Any) -> None:
+def _merge_bias(graph: OnnxGraph, conv: Any) -> None:
     """Let a convolution add its bias itself: Conv, then Add of (1, channels, 1, ...)."""
     require(len(conv.input) == 2)
     after = graph.reader(conv.output[0], "Add")
@@ -278,7 +278,7 @@ def fix_shapes(model: Any, run: Callable[[Any, int], dict[str, np.ndarray]]) -> 
     """
     from onnx import ValueInfoProto
 
-    graph = Graph(model)
+    graph = OnnxGraph(model)
     unknown = [node for node in graph.nodes if node.op_type == "Reshape" and node.input[1] not in graph.constants]
     if not unknown:
         return model

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.errors import UserError
-from .graph import DOMAIN, Graph
+from .graph import DOMAIN, OnnxGraph
 
 _FLOAT_INPUTS = {"Resize": (1, 2)}  # inputs of an operator that stay float32
 _CHOOSES, _SAMPLES = "TopK", "GridSample"
@@ -28,7 +28,7 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
     from onnx import TensorProto
     from onnx.helper import np_dtype_to_tensor_dtype
 
-    graph = Graph(model)
+    graph = OnnxGraph(model)
     single = _in_float32(graph)
     whole = {name for node in single.values() for name in node.output}  # values that are float32
     made: dict[tuple[str, bool], str] = {}
@@ -87,7 +87,7 @@ def value_types(model: Any) -> dict[str, int]:
     return {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
 
 
-def _in_float32(graph: Graph) -> dict[int, Any]:
+def _in_float32(graph: OnnxGraph) -> dict[int, Any]:
     """The nodes that stay float32, by their ids: where points are sampled, and whatever leads from products to the
     places of points, to whole numbers, to what is chosen, and to the outputs of a network that chooses."""
     from onnx import TensorProto

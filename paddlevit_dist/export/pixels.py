@@ -15,7 +15,7 @@ def of_pixels(trained: Any) -> Any:
     """The same as a function of pixels, uint8 (batch, height, width, channels), of the size that is exported.
 
     Args:
-        trained: ``command.Trained``.
+        trained: ``command.TrainedModel``.
     Raises:
         UserError: nobody knows how its images are normalised, or it takes no images.
     """
@@ -27,14 +27,14 @@ def of_pixels(trained: Any) -> Any:
     if "mean" not in trained.about or steps.get("layout") != _CHANNELS_FIRST:
         raise UserError("export: -input=uint8 is for images, and this model takes none: leave it out")
     inside = {name: steps.pop(name) for name in ("divide_by", "subtract", "divide_by_deviation")}
-    normalised = trained.about["mean"], trained.about["standard_deviation"]
+    normalized = trained.about["mean"], trained.about["standard_deviation"]
     batch, channels, *size = trained.about["input_shape"]
     more = {"input_type": "uint8", "input_shape": [batch, *size, channels]}
     about = {**trained.about, **more, "preprocessing": {**steps, "layout": _CHANNELS_LAST}, "computed_inside": inside}
-    model = OfPixels(trained.model, *normalised)
+    model = OfPixels(trained.model, *normalized)
     model.eval()
     example = {**trained.parts.example}
-    example["input"] = to_pixels(example["input"], *normalised)
+    example["input"] = to_pixels(example["input"], *normalized)
     return trained._replace(model=model, about=about, parts=trained.parts._replace(example=example, paddlex=None))
 
 

@@ -9,20 +9,20 @@ import paddle
 from paddle.nn import functional as F
 
 from ..distributed import all_gather, reduce_dict
-from ..engine.compatibility import ChangedFact, judge_changes, show
-from ..engine.run import Run, build_model
+from ..engine.compatibility import FactDifference, judge_changes, show
+from ..engine.trainer import Trainer, build_model
 from ..inference.evaluation import load_trained
 from ..launch import gpu
 from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
-from ..settings.key import value_of
+from ..settings.key import get_value
 from ..tasks.task import EvaluationStep, ExportParts, Task
 from . import functions
 from .differences import OutputDifference, compare
 from .files import find, mapping
-from .functions import Function, Slot, shape_text
+from .functions import ExportedFunction, TensorSpec, shape_text
 from .pixels import to_pixels
 from .settings import ExportSettings
 
@@ -31,7 +31,7 @@ _PIXELS = "uint8"
 _SUMS = {"float32": 1e-3, "float16": 2e-2}  # by how much the sum of probabilities may differ from 1
 
 
-class Exported(paddle.nn.Layer):
+class ExportedLayer(paddle.nn.Layer):
     """An exported model as a function of tensors, as ``Task.exported_model`` makes one of a trained model. A rank
     computes its own samples with a session of its own.
 
@@ -53,11 +53,11 @@ class Exported(paddle.nn.Layer):
     """
 
     def __init__(
-        self, source: str, function: Function, parts: ExportParts, shape: tuple[int, ...], output: str | None
+        self, source: str, function: ExportedFunction, parts: ExportParts, shape: tuple[int, ...], output: str | None
     ) -> None:
         super().__init__()
         self.source, self.function, self.parts = source, function, parts
-        self.slot = _input_of(source, function, (None, *shape), parts)
+        self.slot = _find_input(source, function, (None, *shape), parts)
         self.trained: paddle.nn.Layer | None = None
         self.compared_with: paddle.nn.Layer | None = None
         self.weights = ""
@@ -101,8 +101,8 @@ class Exported(paddle.nn.Layer):
 
     def _compute(self, inputs: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
         if self.slot.dtype == _PIXELS:
-            normalised = self.parts.about["mean"], self.parts.about["standard_deviation"]
-            inputs = [to_device(to_pixels(read(inputs[0])[0], *normalised)), *inputs[1:]]
+            normalized = self.parts.about["mean"], self.parts.about["standard_deviation"]
+            inputs = [to_device(to_pixels(read(inputs[0])[0], *normalized)), *inputs[1:]]
         number, size = len(inputs[0]), self._batch
         if size is None or number == size:
             return self.function.run(inputs, self._numbers)
@@ -114,7 +114,9 @@ class Exported(paddle.nn.Layer):
         return [paddle.concat(part)[:number] for part in parts]
 
 
-def _input_of(source: str, function: Function, expected: tuple[int | None, ...], parts: ExportParts) -> Slot:
+def _find_input(
+    source: str, function: ExportedFunction, expected: tuple[int | None, ...], parts: ExportParts
+) -> TensorSpec:
     """
     Raises:
         UserError: there are others, or the first is none of images like these.
@@ -143,7 +145,7 @@ def _input_of(source: str, function: Function, expected: tuple[int | None, ...],
     raise UserError(f"{source}: takes {slot}, and this configuration has {shape_text(expected)}: {advice}")
 
 
-def _named_outputs(source: str, function: Function, wanted: Sequence[str]) -> list[int]:
+def _named_outputs(source: str, function: ExportedFunction, wanted: Sequence[str]) -> list[int]:
     """The numbers of the outputs with these names.
 
     Raises:
@@ -157,7 +159,7 @@ def _named_outputs(source: str, function: Function, wanted: Sequence[str]) -> li
 
 def _choose_output(
     source: str,
-    function: Function,
+    function: ExportedFunction,
     shapes: Sequence[tuple[int, ...]],
     expected: tuple[int | None, ...] | None,
     name: str | None,
@@ -192,7 +194,7 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     return len(shape) == len(expected) and all(wanted in (None, own) for own, wanted in zip(shape, expected))
 
 
-def exported_model(config: ExportSettings, task: Task) -> Exported:
+def exported_model(config: ExportSettings, task: Task) -> ExportedLayer:
     """Load what EXPORTED names, and beside it the configured model, for the weights that it is compared with.
 
     Raises:
@@ -202,10 +204,10 @@ def exported_model(config: ExportSettings, task: Task) -> Exported:
         parts = task.export_parts()
     except UserError as error:
         raise UserError(f"EXPORTED {config.EXPORTED}: {str(error).removeprefix('export: ')}") from error
-    side = value_of(config, task.image_size_key)
+    side = get_value(config, task.image_size_key)
     size = parts.size or (tuple(side) if isinstance(side, (list, tuple)) else (side, side))
     name = str(config.EXPORTED)
-    exported = Exported(name, functions.load(find(name)), parts, (parts.channels, *size), config.EXPORTED_OUTPUT)
+    exported = ExportedLayer(name, functions.load(find(name)), parts, (parts.channels, *size), config.EXPORTED_OUTPUT)
     if config.MODEL.PRETRAINED is not None:
         exported.trained = build_model(config, task)
         exported.trained.eval()
@@ -213,7 +215,7 @@ def exported_model(config: ExportSettings, task: Task) -> Exported:
     return exported
 
 
-def in_place_of_weights(run: Run, model: Any) -> tuple[str, list[str]] | None:
+def in_place_of_weights(run: Trainer, model: Any) -> tuple[str, list[str]] | None:
     """Load the trained weights that an exported model is compared with, and put it in place; what is evaluated, and
     lines for the log. None where none is evaluated. Every rank must call this.
 
@@ -223,13 +225,15 @@ def in_place_of_weights(run: Run, model: Any) -> tuple[str, list[str]] | None:
     Raises:
         UserError: it expects images prepared otherwise, or the weights are not there.
     """
-    if not isinstance(model, Exported):
+    if not isinstance(model, ExportedLayer):
         return None
     function, task, config = model.function, run.task, run.config
     lines = [function.note] if function.note else []
     about = task.export_parts().about
     lines += _compare_descriptions(model, about, config)
-    lines += _compare_names(model, about.get("landmarks") or task.about_data(run.evaluated).get("classes"), config)
+    lines += _compare_names(
+        model, about.get("landmarks") or task.dataset_signature(run.evaluated).get("classes"), config
+    )
     if model.gives_probabilities:
         lines.append(f"note: {model.source} gives probabilities: the loss is that of their logarithms")
     if model.compared_with is not None:
@@ -242,7 +246,7 @@ def in_place_of_weights(run: Run, model: Any) -> tuple[str, list[str]] | None:
     return model.source, lines
 
 
-def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: RunSettings) -> list[str]:
+def _compare_descriptions(model: ExportedLayer, ours: Mapping[str, Any], config: RunSettings) -> list[str]:
     """
     Raises:
         UserError: its input is prepared otherwise, and -allow_changes was not given.
@@ -254,7 +258,7 @@ def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: RunS
     if not there:
         return [f"note: {model.source} does not say how its input is prepared; it gets: {show_steps(here)}"]
     changes = [
-        ChangedFact(f"preprocessing.{name}", there.get(name), here.get(name), "input")
+        FactDifference(f"preprocessing.{name}", there.get(name), here.get(name), "input")
         for name in dict.fromkeys([*here, *there])
         if there.get(name) != here.get(name)
     ]
@@ -266,7 +270,7 @@ def show_steps(steps: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in steps.items())
 
 
-def _compare_names(model: Exported, ours: Sequence[str] | None, config: RunSettings) -> list[str]:
+def _compare_names(model: ExportedLayer, ours: Sequence[str] | None, config: RunSettings) -> list[str]:
     """
     Raises:
         UserError: it has other classes or landmarks, and -allow_changes was not given.
@@ -274,11 +278,11 @@ def _compare_names(model: Exported, ours: Sequence[str] | None, config: RunSetti
     theirs = model.function.about.get("landmarks") or model.function.about.get("classes")
     if not isinstance(theirs, list) or not ours or list(map(str, theirs)) == list(map(str, ours)):
         return []
-    changes = [ChangedFact("names", ", ".join(map(str, theirs)), ", ".join(map(str, ours)), "classes")]
+    changes = [FactDifference("names", ", ".join(map(str, theirs)), ", ".join(map(str, ours)), "classes")]
     return judge_changes("evaluate", model.source, "has other outputs", changes, config, "use the same names")
 
 
-class _Replayed(paddle.nn.Layer):
+class _ReplayLayer(paddle.nn.Layer):
     """Gives outputs that were computed before, in their order."""
 
     def __init__(self) -> None:
@@ -289,7 +293,7 @@ class _Replayed(paddle.nn.Layer):
         return self.outputs.pop(0)
 
 
-class Comparison(Callback):
+class ExportComparison(Callback):
     """Scores the trained weights on the same batches, and tells what the export has changed. Every rank has one.
 
     Args:
@@ -298,12 +302,14 @@ class Comparison(Callback):
 
     on_every_rank = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Trainer) -> None:
         self._run = run
-        self._exported = next(layer for layer in run.model.sublayers(include_self=True) if isinstance(layer, Exported))
-        self._is_labelled = False
+        self._exported = next(
+            layer for layer in run.model.sublayers(include_self=True) if isinstance(layer, ExportedLayer)
+        )
+        self._is_labeled = False
         self._metrics = run.task.build_metrics()
-        self._replayed = _Replayed()
+        self._replayed = _ReplayLayer()
         self._trained = run.task.evaluated_model(self._replayed)
         self._of = ""  # what is compared, in words
         self._is_of_classes = False  # known once this rank has seen a batch
@@ -311,7 +317,7 @@ class Comparison(Callback):
         self._seen = [paddle.zeros([], dtype=dtype) for dtype in ("float32", "float32", "int64")]
 
     def evaluation_started(self, is_shown: bool) -> None:
-        self._is_labelled = is_shown
+        self._is_labeled = is_shown
         if self._exported.compared_with is not None:
             self._exported.pairs = []
 
@@ -360,17 +366,17 @@ class Comparison(Callback):
             differences["changed"] = changed
             said.insert(0, f"{changed:,} of {len(run.evaluated):,} {run.task.sample_name} have another answer")
         event = {**facts, "trained": exported.weights, **differences}
-        if self._is_labelled:
+        if self._is_labeled:
             values, (score, _) = self._metrics.compute(state), run.task.best_metric
-            record.say(f"trained weights: {self._metrics.summary(values)}")
+            record.log_and_print(f"trained weights: {self._metrics.summary(values)}")
             event["trained_values"] = values
             if score in values and score in run.evaluation.values:
                 said.insert(0, f"{score} {round(run.evaluation.values[score] - values[score], 6) + 0.0:+.4g}")
         record.event("difference_of_export", event)
-        record.say(f"after the export: {'; '.join(said)}")
+        record.log_and_print(f"after the export: {'; '.join(said)}")
         precision = "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision  # TF32 has as many digits
         if not difference.is_rounding(precision):
-            record.say(
+            record.log_and_print(
                 f"note: that is more than rounding in {precision}: are these the weights that "
                 f"{exported.source} was made of, and is its input prepared like theirs?"
             )

@@ -7,7 +7,7 @@ from yacs.config import CfgNode
 
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..settings.key import COMMAND_LINE, ConfigView, Setting, Table
+from ..settings.key import COMMAND_LINE, ConfigView, KeySetting, KeyTable
 from ..settings.section import PathText, key, rows
 from .files import find
 
@@ -21,7 +21,7 @@ class ExportSettings(RunSettings):
     EXPORTED_OUTPUT: str | None = key(None, "which output of EXPORTED is scored, if several fit")
 
 
-def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """The weights that the exported model was made from, in place of those that a training started with."""
     if values.EXPORTED is None or not values.EVAL:
         return []
@@ -56,6 +56,6 @@ def _check(given: ConfigView[ExportSettings]) -> list[str]:
     return []
 
 
-TABLE = Table(
-    rows(ExportSettings), effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")}, complete=_complete, check=_check
+TABLE = KeyTable(
+    rows(ExportSettings), effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")}, resolve_defaults=_complete, check=_check
 )

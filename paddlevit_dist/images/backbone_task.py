@@ -13,16 +13,16 @@ from ..registry import resolve
 from ..runtime.errors import UserError
 from ..runtime.transfers import to_device
 from ..tasks.dataset import names_of_classes
-from ..tasks.figures import Colour
-from ..tasks.model import contract_of
-from ..tasks.prediction import InputSamples, TrainedMeta
+from ..tasks.figures import Color
+from ..tasks.model import as_model
+from ..tasks.prediction import CheckpointMeta, InputSamples
 from ..tasks.task import Task
-from .data.inspection import Inspection
-from .data.quarantine import Replacements, merge_quarantine
-from .data.reading import Reading
+from .data.inspection import SplitInspection
+from .data.quarantine import ReplacementReader, merge_quarantine
+from .data.reading import ReadConfig
 from .models.options import configured_options
 from .settings import ObjectSettings
-from .transforms.on_device import Normaliser
+from .transforms.on_device import PixelNormalizer
 
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 _MOST_NAMED = 90  # classes in a legend
@@ -47,12 +47,12 @@ class BackboneTask(Task):
         super().__init__(config)
         self.num_classes: Any = config.MODEL.NUM_CLASSES  # None until data or weights say
         self.class_names: list[str] = []
-        self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
-        self.replacements: Replacements | None = None
-        self._inspection: Inspection | None = Inspection(
+        self.normalizer = PixelNormalizer(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
+        self.replacements: ReplacementReader | None = None
+        self._inspection: SplitInspection | None = SplitInspection(
             config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip", config.DATA.ALLOW_LEFT_OUT
         )
-        self._learned: TrainedMeta | None = None
+        self._learned: CheckpointMeta | None = None
         self.model_options, notices = configured_options(config.MODEL)
         self.notices += notices
 
@@ -81,12 +81,12 @@ class BackboneTask(Task):
         self.class_names = names_of_classes(self.config, names, word)
         self.num_classes = len(self.class_names)
 
-    def set_up_from(self, learned: TrainedMeta) -> None:
+    def load_meta(self, learned: CheckpointMeta) -> None:
         self._learned = learned
         if learned.num_classes is not None:
             self.name_classes(learned.num_classes, learned)
 
-    def name_classes(self, number: int, learned: TrainedMeta) -> None:
+    def name_classes(self, number: int, learned: CheckpointMeta) -> None:
         """Take so many classes, by the names that weights have for them; those without one are called by their
         number."""
         names = [*(learned.class_names or ())]
@@ -106,7 +106,7 @@ class BackboneTask(Task):
         """Open what ``open_inputs`` returns, with a transform as ``Images`` takes it."""
         from .data.inputs import image_inputs
 
-        reading = Reading(self.turns, self.config.DATA.MAX_PIXELS)
+        reading = ReadConfig(self.turns, self.config.DATA.MAX_PIXELS)
         return image_inputs(inputs, cache_folder, transform, "RGB", reading)
 
     def predict_again(self, samples: Any, index: int, model: paddle.nn.Layer) -> Any:
@@ -118,17 +118,17 @@ class BackboneTask(Task):
     def replace_unreadable(self, samples: Any) -> None:
         """Let the next readable image take an unreadable one's place in training, where that is configured."""
         if self.config.DATA.ON_BAD_SAMPLE == "skip":
-            samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
+            samples.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
 
     def finish_epoch(self) -> list[str]:
         """Merge the unreadable images found by all ranks into one list; every rank must call this."""
         return merge_quarantine(self.replacements, Path(self.config.SAVE))
 
-    def legend_of(self, colours: Sequence[Colour]) -> list[tuple[str, Colour]]:
+    def build_legend(self, colors: Sequence[Color]) -> list[tuple[str, Color]]:
         """The names of the first classes with their colours, and how many others there are."""
         shown = self.class_names[:_MOST_NAMED]
         left = len(self.class_names) - len(shown)
-        return [*zip(shown, colours), *([(f"and {left} more", (255, 255, 255))] if left else [])]
+        return [*zip(shown, colors), *([(f"and {left} more", (255, 255, 255))] if left else [])]
 
     # ---- model -------------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class BackboneTask(Task):
     def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:
         """The backbone's parameters, which learn at a rate of their own, and all others; frozen ones are in neither."""
         decay, factor = self.config.TRAIN.WEIGHT_DECAY, self.config.TRAIN.BACKBONE_LR_FACTOR
-        exempt = set(contract_of(model).no_weight_decay())
+        exempt = set(as_model(model).no_weight_decay())
         groups: dict[tuple[bool, bool], list[str]] = {}
         for name, parameter in model.named_parameters():
             if not parameter.stop_gradient:
@@ -177,7 +177,7 @@ class BackboneTask(Task):
         ]
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
-        layers = contract_of(model).recomputed_layers()
+        layers = as_model(model).recomputed_layers()
         if not layers:
             raise UserError(f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no layers for it; leave it out")
         return layers

@@ -7,8 +7,8 @@ import numpy as np
 from PIL import Image
 
 from ..runtime.errors import UserError
-from ..runtime.lettering import LINE_PX, legend
-from ..tasks.figures import Colour, Figure, Gallery, class_colours
+from ..runtime.text_rendering import LINE_PX, legend
+from ..tasks.figures import Color, Figure, Gallery, class_colors
 
 CELL_PX = 320  # of one image on a sheet of many
 _SHARE = 0.6  # of a class's colour in a pixel
@@ -41,7 +41,7 @@ def side_by_side(cells: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([part for cell in cells for part in (cell, gap)][:-1], axis=1)
 
 
-def gallery_of(
+def build_gallery(
     samples: Any,
     chosen: Sequence[tuple[int, str]],
     drawn: Callable[[int, np.ndarray, Any], Sequence[np.ndarray]],
@@ -65,13 +65,13 @@ def gallery_of(
     return [Gallery("Hardest images", images, note)] if images else []
 
 
-def palette_of(dataset: Any, number: int) -> np.ndarray:
+def get_palette(dataset: Any, number: int) -> np.ndarray:
     """uint8 (number, 3), the published colours of a dataset's classes, or others that are easy to tell apart."""
-    colours = class_colours(number)
+    colors = class_colors(number)
     published = getattr(dataset, "palette", None)
     if published is not None:
-        colours[: len(published)] = published[:number]
-    return colours
+        colors[: len(published)] = published[:number]
+    return colors
 
 
 def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
@@ -82,13 +82,13 @@ def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.
         labels: uint8 (height, width).
         palette: uint8 (classes, 3).
     """
-    coloured = np.zeros((256, 3), np.float32)
-    coloured[: len(palette)] = _SHARE * palette
+    colored = np.zeros((256, 3), np.float32)
+    colored[: len(palette)] = _SHARE * palette
     kept = np.where(np.arange(256) < len(palette), np.float32(1 - _SHARE), np.float32(1))
-    return np.rint(pixels * kept[labels][:, :, None] + coloured[labels]).astype(np.uint8)
+    return np.rint(pixels * kept[labels][:, :, None] + colored[labels]).astype(np.uint8)
 
 
-def with_legend(image: np.ndarray, entries: Sequence[tuple[str, Colour]]) -> Image.Image:
+def with_legend(image: np.ndarray, entries: Sequence[tuple[str, Color]]) -> Image.Image:
     """An image, uint8 (height, width, 3), with names and their colours at its right side."""
     height, width = image.shape[:2]
     names = legend(entries, max(height, LINE_PX))

@@ -8,7 +8,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import PUBLISHED, Published, file_beside, find_published, find_published_for
+from ..checkpoint.published import PUBLISHED, PublishedWeights, file_beside, find_published, find_published_for
 from ..registry import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
@@ -16,13 +16,13 @@ from ..runtime.text_files import read_json
 from .models.variants import ExpectedInput, expected_input
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors")  # beside which those files lie
-_TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:input_of"
+_TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:get_expected_input"
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
 # By Pillow's numbers, which Hugging Face writes.
 _RESAMPLING = dict(enumerate(("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")))
 
 
-def weights_of(values: CfgNode) -> Published | None:
+def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
     """The published weights that a run starts from, or that its recipe needs.
 
     In a recipe that needs weights they are those of its model's published ones, so that a run of it can be evaluated
@@ -43,7 +43,7 @@ _BEST = (
 _SPARE = 1.25  # of what is computed, for what libraries and the memory's fragments take
 
 
-def tell_better(values: Any, device_bytes: int) -> str | None:
+def format_better_weights(values: Any, device_bytes: int) -> str | None:
     """Offer better weights than the published ones that a recipe begins with, where a training fits the device.
 
     Args:
@@ -63,7 +63,7 @@ def tell_better(values: Any, device_bytes: int) -> str | None:
     return None
 
 
-def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:
+def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:
     """Find what the weights of this configuration expect, and who says so: published weights by their name, the files
     of timm and Hugging Face beside weights, or the model's variant. None: nobody does.
 
@@ -77,7 +77,7 @@ def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput,
     if values.DATA.IMAGE_CHANNELS != 3:
         return None
     named, of_variant = _of_timm_name(values) if model.startswith("timm:") else (model, expected_input(model))
-    weights = weights_of(values)
+    weights = find_starting_weights(values)
     if weights is not None:
         size = (of_variant or ExpectedInput()).image_size
         crop = weights.crop_pct, weights.interpolation, size, weights.crop_mode
@@ -96,10 +96,10 @@ def _of_timm_name(values: CfgNode) -> tuple[str, ExpectedInput]:
     return name, _of_timm(import_object(_TIMM_INPUT)(name), name, ExpectedInput())
 
 
-def tell_expected(values: CfgNode) -> str | None:
+def format_expected_input(values: CfgNode) -> str | None:
     """Return the line about the input for the start of a run, and what its weights expect of it where the configuration
     says otherwise; None where nobody knows what they expect."""
-    found = input_of(values, is_hub_asked=False)
+    found = find_expected_input(values, is_hub_asked=False)
     if found is None:
         return None
     expected, source = found
@@ -130,11 +130,11 @@ def not_known(values: CfgNode, found: tuple[ExpectedInput, str] | None) -> str |
     """A note where weights are kept at Hugging Face, and what they expect could not be asked; else None.
 
     Args:
-        found: what ``input_of`` says.
+        found: what ``find_expected_input`` says.
     """
     source = values.MODEL.PRETRAINED
     is_known = found is not None and (os.path.isfile(found[1]) or found[1] == str(source).partition("#")[0])
-    if weights_of(values) is not None or is_known:
+    if find_starting_weights(values) is not None or is_known:
         return None
     reason = next(filter(None, (file_beside(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
     return reason and f"note: what {source} expects of images is not known: {reason}"
@@ -148,7 +148,7 @@ def _describe(
     if file is not None:
         content = _read(file)
         found = content.get("pretrained_cfg", content)
-        if isinstance(found, Mapping) and "mean" in found and _is_of(content.get("architecture"), model):
+        if isinstance(found, Mapping) and "mean" in found and _belongs_to(content.get("architecture"), model):
             return _of_timm(found, file, otherwise), file
     file = _beside(source, _HUGGING_FACE, is_hub_asked)
     return None if file is None else (_of_hugging_face(_read(file), file, otherwise), file)
@@ -174,7 +174,7 @@ def _read(file: str) -> Mapping[str, Any]:
     return content if isinstance(content, Mapping) else {}
 
 
-def _is_of(architecture: Any, model: str) -> bool:
+def _belongs_to(architecture: Any, model: str) -> bool:
     if model.startswith("timm:"):
         return architecture in (None, model.removeprefix("timm:"))
     try:

@@ -9,8 +9,8 @@ from ..intervals import confusion_scores
 from ..metrics.counts import boundary_statistics
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from ..tasks.sample_names import Names
-from ..tasks.scored import Scored
+from ..tasks.sample_names import SampleNames
+from ..tasks.score_report import ScoreReport
 from .data.inspection import in_threads
 from .data.label_pixels import read_label_file
 
@@ -36,7 +36,7 @@ class LabelMapRules(NamedTuple):
     result_suffix: str = ".png"
 
 
-def score(truth: str, results: str, rules: LabelMapRules) -> Scored:
+def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     """Compare the label maps of two folders.
 
     Raises:
@@ -72,7 +72,7 @@ def score(truth: str, results: str, rules: LabelMapRules) -> Scored:
         )
     without = f"; {ignored:,} are ignored, where the truth is {rules.ignored}" if rules.ignored is not None else ""
     shift = "; 0 in the truth is ignored as well, and k is class k - 1" if rules.reduce_zero_label else ""
-    return Scored(
+    return ScoreReport(
         counted=f"{len(pairs):,} images of {len(classes):,} classes: {results}, truth of {truth}",
         names=list(true_files),
         sample="image",
@@ -112,7 +112,7 @@ def _pair(
     truth: str, true_files: dict[str, str], results: str, files: dict[str, str]
 ) -> tuple[list[tuple[str, str]], int]:
     """The path of each image's truth and of its result, and how many results are of no image."""
-    finder = Names(list(files), results, "map")
+    finder = SampleNames(list(files), results, "map")
     pairs, of = [], dict[int, str]()  # the image that each result is of
     for name, path in true_files.items():
         row = finder.row(name)
@@ -163,7 +163,7 @@ def _read(path: str) -> np.ndarray:
         UserError: it cannot be read, or has colours in place of numbers.
     """
     pixels = read_label_file(path)
-    if pixels.is_colour:
+    if pixels.is_color:
         raise UserError(
             f"{path} has colours (RGB), expected the number of a class for each pixel: grey with 8 or 16 bits, or a "
             "palette"

@@ -19,7 +19,7 @@ _FARTHEST = 1e8  # pixels; corners beyond would not fit the integers of COCO's t
 _MOST_PIXELS = 2**31 - 1
 
 
-class Runs(NamedTuple):
+class MaskRuns(NamedTuple):
     """The pixels inside a mask.
 
     Attributes:
@@ -86,34 +86,34 @@ def encode(mask: np.ndarray) -> dict[str, Any]:
 
 
 def decode(segmentation: Any, height: int | None = None, width: int | None = None) -> np.ndarray:
-    """A mask, uint8 (height, width), from what ``runs_of`` takes."""
-    return runs_of(segmentation, height, width).mask()
+    """A mask, uint8 (height, width), from what ``parse_segmentation`` takes."""
+    return parse_segmentation(segmentation, height, width).mask()
 
 
-def text_of(segmentation: Any, height: int | None = None, width: int | None = None) -> bytes:
-    """The compressed run lengths of what ``runs_of`` takes, without drawing what has them already.
+def compress_runs(segmentation: Any, height: int | None = None, width: int | None = None) -> bytes:
+    """The compressed run lengths of what ``parse_segmentation`` takes, without drawing what has them already.
 
     Raises:
-        ValueError: as ``runs_of``.
+        ValueError: as ``parse_segmentation``.
     """
     if isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), str):
         text, size = segmentation["counts"].encode("ascii", "replace"), segmentation.get("size")
-        lengths = _lengths_of([text])[0]
+        lengths = _decode_lengths([text])[0]
         if size == [height, width] and lengths.sum() == size[0] * size[1] and lengths.min(initial=0) >= 0:
             return text
-    return runs_of(segmentation, height, width).text()
+    return parse_segmentation(segmentation, height, width).text()
 
 
-def area_of(text: bytes) -> int:
-    """Pixels inside, of compressed run lengths that ``text_of`` has returned."""
-    return int(_lengths_of([text])[0][1::2].sum())
+def compute_area(text: bytes) -> int:
+    """Pixels inside, of compressed run lengths that ``compress_runs`` has returned."""
+    return int(_decode_lengths([text])[0][1::2].sum())
 
 
 class ManyRuns(NamedTuple):
     """Masks of one image, one behind the other; the runs of mask i are from ``first[i]`` to before ``first[i + 1]``.
 
     Attributes:
-        starts, ends: int64 (runs,), as in ``Runs``.
+        starts, ends: int64 (runs,), as in ``MaskRuns``.
         first: int64 (masks + 1,).
         areas: int64 (masks,), pixels inside.
         rows: int64 (masks, 2), first row of the image that a mask reaches, and one past the last.
@@ -127,9 +127,9 @@ class ManyRuns(NamedTuple):
 
     @classmethod
     def of(cls, texts: Sequence[bytes], height: int) -> "ManyRuns":
-        """The masks of compressed run lengths that ``text_of`` has returned."""
+        """The masks of compressed run lengths that ``compress_runs`` has returned."""
         masks = len(texts)
-        lengths, first = _lengths_of(texts)
+        lengths, first = _decode_lengths(texts)
         total = np.concatenate([[0], np.cumsum(lengths)])
         mask = np.repeat(np.arange(masks), np.diff(first))  # of each length
         is_run = ((np.arange(len(lengths)) - first[mask]) % 2 == 1) & (lengths > 0)
@@ -144,16 +144,16 @@ class ManyRuns(NamedTuple):
         return cls(starts, starts + lengths, np.searchsorted(mask, np.arange(masks + 1)), areas, rows)
 
 
-def runs_of_mask(mask: np.ndarray) -> Runs:
+def runs_of_mask(mask: np.ndarray) -> MaskRuns:
     """The runs of a mask, bool or integers (height, width)."""
     height, width = mask.shape
     flat = np.zeros(height * width + 2, np.int8)
     flat[1:-1] = (np.asarray(mask) != 0).T.reshape(-1)
     steps = np.diff(flat)
-    return Runs(height, width, np.flatnonzero(steps == 1), np.flatnonzero(steps == -1))
+    return MaskRuns(height, width, np.flatnonzero(steps == 1), np.flatnonzero(steps == -1))
 
 
-def runs_of(segmentation: Any, height: int | None = None, width: int | None = None) -> Runs:
+def parse_segmentation(segmentation: Any, height: int | None = None, width: int | None = None) -> MaskRuns:
     """The pixels that an annotation's or a result's ``segmentation`` stands for.
 
     Args:
@@ -175,7 +175,7 @@ def runs_of(segmentation: Any, height: int | None = None, width: int | None = No
     return join([_of_polygon(points, height, width) for points in _outlines(segmentation)], height, width)
 
 
-def join(parts: Sequence[Runs], height: int, width: int) -> Runs:
+def join(parts: Sequence[MaskRuns], height: int, width: int) -> MaskRuns:
     """The pixels that are in at least one of the parts."""
     if len(parts) == 1:
         return parts[0]
@@ -184,9 +184,9 @@ def join(parts: Sequence[Runs], height: int, width: int) -> Runs:
     order = np.argsort(starts, kind="stable")
     starts, reached = starts[order], np.maximum.accumulate(ends[order])
     if not len(starts):
-        return Runs(height, width, starts, reached)
+        return MaskRuns(height, width, starts, reached)
     begins = np.concatenate([[True], starts[1:] > reached[:-1]])
-    return Runs(height, width, starts[begins], reached[np.append(np.flatnonzero(begins)[1:] - 1, len(starts) - 1)])
+    return MaskRuns(height, width, starts[begins], reached[np.append(np.flatnonzero(begins)[1:] - 1, len(starts) - 1)])
 
 
 def _check_size(height: Any, width: Any) -> None:
@@ -197,7 +197,7 @@ def _check_size(height: Any, width: Any) -> None:
         raise ValueError(f"belongs to an image of {height} x {width} pixels, which is too large")
 
 
-def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int | None) -> Runs:
+def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int | None) -> MaskRuns:
     size, counts = segmentation.get("size"), segmentation.get("counts")
     if not isinstance(size, (list, tuple)) or len(size) != 2:
         raise ValueError('has no "size" of [height, width]')
@@ -207,7 +207,7 @@ def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int
     if isinstance(counts, str):
         counts = counts.encode("ascii", "replace")
     if isinstance(counts, bytes):
-        lengths = _lengths_of([counts])[0]
+        lengths = _decode_lengths([counts])[0]
         if (lengths < 0).any():
             raise ValueError("has run lengths that are not COCO's compressed form")
     elif isinstance(counts, (list, np.ndarray)):
@@ -219,7 +219,7 @@ def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int
         raise ValueError(f"has run lengths of {lengths.sum():,} pixels for an image of {size[0]} x {size[1]}")
     starts, ends = edges[:-1:2], edges[1::2]
     holds = starts < ends
-    return Runs(int(size[0]), int(size[1]), starts[holds], ends[holds])
+    return MaskRuns(int(size[0]), int(size[1]), starts[holds], ends[holds])
 
 
 def _integers(counts: Any) -> np.ndarray:
@@ -256,7 +256,7 @@ def outline(box: Sequence[float] | np.ndarray) -> list[list[float]]:
     return [[x, y, x, y + down, x + across, y + down, x + across, y]]
 
 
-def _of_polygon(corners: np.ndarray, height: int, width: int) -> Runs:
+def _of_polygon(corners: np.ndarray, height: int, width: int) -> MaskRuns:
     """The pixels of one polygon, float64 (corners, 2)."""
     number = _crossings(corners, height, width, np.empty(0, np.int64))
     pixels = np.empty(number, np.int64)
@@ -266,7 +266,7 @@ def _of_polygon(corners: np.ndarray, height: int, width: int) -> Runs:
     ends = edges[1::2]
     if len(edges) % 2:
         ends = np.append(ends, height * width)
-    return Runs(height, width, edges[::2], ends)
+    return MaskRuns(height, width, edges[::2], ends)
 
 
 @compiled(needs_numba=False, error_model="numpy")
@@ -326,7 +326,7 @@ def _compress(counts):
     return text[:length]
 
 
-def _lengths_of(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+def _decode_lengths(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Run lengths of compressed texts, int64 (n,), and where those of each begin, int64 (texts + 1,); (-1,) for the
     first if one is no such text."""
     ends = np.cumsum([0, *map(len, texts)])

@@ -20,13 +20,13 @@ from ..settings.key import (
     SHARE,
     SHARE_BELOW_1,
     ConfigView,
+    IgnoredKeys,
+    KeySetting,
+    KeyTable,
     Range,
-    Setting,
-    Table,
-    Unused,
 )
 from ..settings.section import Pair, PathText, Section, key, rows
-from .expected_input import input_of, not_known
+from .expected_input import find_expected_input, not_known
 from .models.variants import IMAGENET_MEAN, IMAGENET_STD
 
 Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # of shapes that can be drawn
@@ -42,7 +42,7 @@ def _dimension(meaning: str, within: Range = _SIZE) -> Any:
     return key(None, f"{meaning}; None: the variant's", within)
 
 
-class Data(every_run.Data):
+class ImageDataSection(every_run.DataSection):
     IMAGENET_MEAN: list[float] = key(
         [0.5] * 3, "mean per channel, of pixels from 0 to 1; unset: what the weights expect", SHARE
     )
@@ -73,7 +73,7 @@ class Data(every_run.Data):
     MAX_PIXELS: int = key(89_478_485, "a larger image counts as unreadable", AT_LEAST_1)
 
 
-class Model(every_run.Model):
+class ImageModelSection(every_run.ModelSection):
     DROPOUT: float = key(0.0, "probability, after dense layers", SHARE_BELOW_1)
     ATTENTION_DROPOUT: float = key(0.0, "probability, on attention weights", SHARE_BELOW_1)
     DROPPATH: float = key(0.0, "probability of skipping the last residual branch", SHARE_BELOW_1)
@@ -94,16 +94,16 @@ class Model(every_run.Model):
 
 
 class ImageSettings(every_run.RunSettings):
-    DATA: Data
-    MODEL: Model
+    DATA: ImageDataSection
+    MODEL: ImageModelSection
 
 
-def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Mean and deviation are those that the weights expect, and otherwise fit any number of channels."""
     notices = _pair_model_and_weights(values, settings)
     names = ("DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD")
     is_said = all(name in settings for name in names)
-    found = input_of(values, is_hub_asked=not is_said)
+    found = find_expected_input(values, is_hub_asked=not is_said)
     of_weights = {} if found is None else dict(zip(names, (found[0].mean, found[0].std)))
     notices += [] if is_said else filter(None, [not_known(values, found)])
     data = values.DATA
@@ -113,7 +113,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return notices
 
 
-def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) -> list[str]:
+def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting]) -> list[str]:
     """Where a recipe names a model and its published weights, one that the command line names brings the other."""
     name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL
     row = find_published(model.PRETRAINED)
@@ -151,7 +151,7 @@ def _check(given: ConfigView[ImageSettings]) -> list[str]:
     return []
 
 
-IMAGES = Table(
+IMAGES = KeyTable(
     keys=rows(ImageSettings),
     effects={
         "data": ("DATA.EXIF_ROTATE",),
@@ -161,7 +161,7 @@ IMAGES = Table(
         *("DATA.HORIZONTAL_FLIP", "DATA.ON_BAD_SAMPLE"),
         *("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"),
     ),
-    complete=_complete,
+    resolve_defaults=_complete,
     check=_check,
     renamed={
         "MODEL.STAGE_DEPTHS": "MODEL.DEPTHS",
@@ -173,7 +173,7 @@ IMAGES = Table(
 )
 
 
-class Shapes(Section):
+class ShapeImageSection(Section):
     TRAIN: int = key(2000, "drawn shapes: training images", AT_LEAST_1)
     VAL: int = key(200, "drawn shapes: validation images", AT_LEAST_1)
     SIDES: Pair[int] = key(
@@ -183,8 +183,8 @@ class Shapes(Section):
     CATEGORIES: list[Category] = key(list(CATEGORIES[:3]), "drawn shapes: what is drawn")
 
 
-class ObjectData(Data):
-    SHAPES: Shapes
+class ObjectData(ImageDataSection):
+    SHAPES: ShapeImageSection
     EVAL_SHORTEST_SIDE: int | None = key(
         None,
         "evaluation and prediction: the shorter side in pixels; None: 800 for detection, as stored for segmentation",
@@ -197,13 +197,13 @@ class ObjectData(Data):
     )
 
 
-class ObjectModel(Model):
+class ObjectModel(ImageModelSection):
     BACKBONE_PRETRAINED: PathText | None = key(
         None, "weights of a classifier that a training's backbone starts from: a path, an address, or a published name"
     )
 
 
-class ObjectTrain(every_run.Train):
+class ObjectTrain(every_run.TrainSection):
     BACKBONE_LR_FACTOR: float = key(
         1.0,
         "learning rate of the backbone to that of the rest; DETR's and SegFormer's authors: 0.1",
@@ -217,7 +217,7 @@ class ObjectSettings(ImageSettings):
     TRAIN: ObjectTrain
 
 
-def _complete_objects(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+def _complete_objects(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Images are normalised as ImageNet's are, unless somebody says otherwise."""
     if values.TASK in TABLES:  # not a user's task that reads the keys of all subjects
         for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
@@ -239,17 +239,17 @@ def _check_objects(given: ConfigView[ObjectSettings]) -> list[str]:
     return []
 
 
-def _find_unused_objects(given: ConfigView[ObjectSettings]) -> Iterator[Unused]:
+def _find_unused_objects(given: ConfigView[ObjectSettings]) -> Iterator[IgnoredKeys]:
     if given.values.DATA.DATASET not in _DRAWN:
-        yield Unused(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
+        yield IgnoredKeys(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
 
 
 # Of the tasks that say where things are in an image: detection and segmentation.
-OBJECTS = Table(
+OBJECTS = KeyTable(
     keys=rows(ObjectSettings),
     effects={"start": ("MODEL.BACKBONE_PRETRAINED",)},
     training=("TRAIN.",),
-    complete=_complete_objects,
+    resolve_defaults=_complete_objects,
     check=_check_objects,
-    unused=_find_unused_objects,
+    find_ignored=_find_unused_objects,
 )

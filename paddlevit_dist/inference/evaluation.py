@@ -10,23 +10,23 @@ from typing import Any, cast
 from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
-from ..distributed import LeftEarly, barrier, is_main, rank, world_size
-from ..engine.compatibility import Compatibility
+from ..distributed import StopRequested, barrier, is_main, rank, world_size
+from ..engine.compatibility import CheckpointDiff
 from ..engine.precision import compile_model
-from ..engine.run import Run
 from ..engine.startup_log import start_record
+from ..engine.trainer import Trainer
 from ..extension import extensions, make
-from ..logging.callbacks import RunFacts, ends_of
+from ..logging.callbacks import RunFacts, get_interval_ends
 from ..runtime import signals
 from ..runtime.errors import UserError
-from ..runtime.files import told_if_not_written
+from ..runtime.files import os_errors_as_user_errors
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import without_credentials
 from ..settings import dump_yaml
-from ..tasks.prediction import Entry, PredictionWriter
+from ..tasks.prediction import PredictionRecord, PredictionWriter
 
 
-def evaluate_only(run: Run) -> dict[str, float]:
+def evaluate_only(run: Trainer) -> dict[str, float]:
     """Load the named weights completely, evaluate once, say the result as the last line; returns the values, equal on
     every rank. Every rank must call this.
 
@@ -34,55 +34,55 @@ def evaluate_only(run: Run) -> dict[str, float]:
         UserError: there are no such weights, or they do not fit the model or the data.
     """
     with run.until_the_end():
-        config, record, labelled = run.config, run.record, run.evaluated.labelled
+        config, record, labeled = run.config, run.record, run.evaluated.labeled
         source, lines = make(lambda one: one.load_evaluated(run, run.model), lambda: load_trained(run, run.model))
         start_record(config, record, run.task, run.datasets)
         run.callbacks.put_first(callback for one in extensions() for callback in one.callbacks(run, trains=False))
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
-            record.say(line)
-        writer = _saved_predictions(run) if config.SAVE_PREDICTIONS or not labelled else None
-        run.tell_weights_loaded()
-        run.callbacks.tell("evaluation_started", labelled)
+            record.log_and_print(line)
+        writer = _saved_predictions(run) if config.SAVE_PREDICTIONS or not labeled else None
+        run.on_weights_loaded()
+        run.callbacks.notify("evaluation_started", labeled)
         try:
             with run.heartbeat.at("evaluating"):
                 values, line = run.evaluation("evaluation", writer, callbacks=run.callbacks)
-        except LeftEarly as left:  # the signal came while code ran in which its exception was lost
-            raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
+        except StopRequested as left:  # the signal came while code ran in which its exception was lost
+            raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from left
         for said in [*(writer.finish() if writer else ()), *(run.task.evaluation_lines() if is_main() else ())]:
-            record.say(said)
+            record.log_and_print(said)
         split = config.DATA.SPLIT
-        if not labelled:
+        if not labeled:
             number, folder = f"{len(run.evaluated):,} {run.task.sample_name}", record.folder / "predictions"
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
         notes = {"notes": found} if (found := [line for line in lines if line.startswith("note: ")]) else {}
         run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split, **notes})
-        event = run.evaluation.event_of(values)
+        event = run.evaluation.build_event(values)
         record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
-        run.callbacks.tell("evaluated", 0, 0, {**values, **ends_of(event)})
+        run.callbacks.notify("evaluated", 0, 0, {**values, **get_interval_ends(event)})
         try:
-            rough = run.evaluation.table and run.evaluation.table.rough_note(run.evaluation.intervals, values)
+            rough = run.evaluation.table and run.evaluation.table.small_sample_warning(run.evaluation.intervals, values)
             if rough:
-                record.say(f"note: {rough}")
-            run.callbacks.tell("evaluation_done", {"of": weights, "split": split})
+                record.log_and_print(f"note: {rough}")
+            run.callbacks.notify("evaluation_done", {"of": weights, "split": split})
         finally:  # what took an hour is said, whatever could not be written of it
-            record.say(line)
+            record.log_and_print(line)
         return values
 
 
-def _source(run: Run) -> str | Path:
+def _source(run: Trainer) -> str | Path:
     """The weights that -pretrained, or -resume, names."""
     model = run.config.MODEL
     source: str | Path | None = model.PRETRAINED
     if source is None:
-        source = checkpoints.resolve(cast(str, model.RESUME), run.folder, run.record.say)
+        source = checkpoints.resolve(cast(str, model.RESUME), run.folder, run.record.log_and_print)
         if source is None:
             raise UserError(f"-resume=auto: no checkpoint in {run.folder} to evaluate")
     return evaluated_weights(source)
 
 
-def load_trained(run: Run, model: Any) -> tuple[str | Path, list[str]]:
+def load_trained(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
     """Load the named weights into a model, see that they fit what is evaluated, and write down how they were loaded;
     which they are, and lines for the log.
 
@@ -90,7 +90,7 @@ def load_trained(run: Run, model: Any) -> tuple[str | Path, list[str]]:
         UserError: there are none, or they do not fit.
     """
     config, task, source = run.config, run.task, _source(run)
-    fits = Compatibility("evaluate", source, config, task)
+    fits = CheckpointDiff("evaluate", source, config, task)
     lines = [*fits.settings(), *fits.input()]
     part, is_partial = config.MODEL.PRETRAINED_PART, config.ALLOW_CHANGES
     report = load_weights(model, source, strict=True, allow_unused=is_partial, part=part)
@@ -100,7 +100,7 @@ def load_trained(run: Run, model: Any) -> tuple[str | Path, list[str]]:
     return source, [f"weights {source}: {report.summary()}", *lines]
 
 
-def _saved_predictions(run: Run) -> "SavedPredictions":
+def _saved_predictions(run: Trainer) -> "SavedPredictions":
     folder = Path(run.config.SAVE) / "predictions"
     writer = run.task.prediction_writer(folder, run.evaluated)
     if not writer.writes_evaluations:
@@ -125,13 +125,13 @@ class SavedPredictions:
         self._writer, self._indices = writer, iter(indices)
         self._unfinished = folder / "unfinished"
         if is_main():
-            with told_if_not_written(self._unfinished):
+            with os_errors_as_user_errors(self._unfinished):
                 shutil.rmtree(self._unfinished, ignore_errors=True)
                 self._unfinished.mkdir()
         barrier()
-        self._entries = LineWriter(self._file_of(rank()))
+        self._entries = LineWriter(self._get_file(rank()))
 
-    def _file_of(self, number: int) -> Path:
+    def _get_file(self, number: int) -> Path:
         return self._unfinished / f"entries-{number:04d}.jsonl"
 
     def add(self, predictions: Sequence[Any], truths: Iterable[Any] = repeat(None)) -> None:
@@ -144,7 +144,7 @@ class SavedPredictions:
         for prediction, truth in zip(predictions, truths):
             index = next(self._indices)
             self._writer.write(index, prediction, truth)
-            self._entries.add([Entry(index, [], kept=self._writer.kept(index, prediction, truth))])
+            self._entries.add([PredictionRecord(index, [], kept=self._writer.kept(index, prediction, truth))])
 
     def finish(self) -> list[str]:
         """Write what is made of the samples of all ranks; lines for the log of the main process. Every rank must call
@@ -153,8 +153,8 @@ class SavedPredictions:
         barrier()
         if not is_main():
             return []
-        entries = (Entry(*entry) for entry in merge(map(self._file_of, range(world_size()))))
-        with told_if_not_written(self._unfinished):
+        entries = (PredictionRecord(*entry) for entry in merge(map(self._get_file, range(world_size()))))
+        with os_errors_as_user_errors(self._unfinished):
             lines = self._writer.finish(entries)
             shutil.rmtree(self._unfinished, ignore_errors=True)
         return lines

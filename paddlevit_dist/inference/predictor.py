@@ -12,23 +12,23 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..data.loader import Loader, loader_of
+from ..data.loader import DeviceLoader, build_loader
 from ..data.sampler import EvaluationSampler
-from ..distributed import LeftEarly, is_main, rank, world_size
+from ..distributed import StopRequested, is_main, rank, world_size
 from ..engine.precision import EvaluationPrecision
 from ..launch import gpu
 from ..launch.devices import cpu_cores, default_workers
 from ..logging.heartbeat import Heartbeat
-from ..logging.progress import Progress, write_line
+from ..logging.progress import ProgressBar, write_line
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
-from ..tasks.dataset import Samples
-from ..tasks.prediction import Entry, InputSamples, PredictionWriter, Row
+from ..tasks.dataset import TransformedDataset
+from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
 from ..tasks.sample_checks import BadSample
 from ..tasks.task import Task, make_task
-from .rows import Counts, entries_of, finish, write_tables, writer_of_rank
+from .rows import PredictionCounts, finish, read_entries, write_tables, writer_of_rank
 from .trained import TrainedWeights, build_trained, open_source
 
 _INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch besides the task's
@@ -36,7 +36,7 @@ _OF_THE_INPUT = (OSError, ValueError, ArithmeticError, EOFError, MemoryError, st
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-class Attempts(Samples):
+class PredictionDataset(TransformedDataset):
     """Inputs that are still to be predicted; one that cannot be read becomes the reason why, and ends nothing.
 
     Args:
@@ -56,9 +56,9 @@ class Attempts(Samples):
             sample = self.samples.sample(own, generator)
             self.task.check_sample(sample)
         except UserError as error:
-            return own, None, reason_of(error)
+            return own, None, format_reason(error)
         except _OF_THE_INPUT as error:  # from a library, about what it has found in a file
-            return own, None, f"{type(error).__name__}: {reason_of(error)}"
+            return own, None, f"{type(error).__name__}: {format_reason(error)}"
         return own, sample, None
 
     def describe(self, index: int) -> str:
@@ -73,29 +73,34 @@ class Attempts(Samples):
         return batch
 
 
-def reason_of(error: Exception) -> str:
+def format_reason(error: Exception) -> str:
     """Why an input cannot be read, without its name where the error tells them apart."""
     return one_line(getattr(error, "reason", None) or error)
 
 
-def attempts_loader(attempts: Attempts, config: RunSettings, batch_size: int, num_workers: int) -> Loader:
+def attempts_loader(
+    attempts: PredictionDataset, config: RunSettings, batch_size: int, num_workers: int
+) -> DeviceLoader:
     """Batches of this rank's share of the inputs, on its device."""
     sampler = EvaluationSampler(attempts, batch_size, rank=rank(), world_size=world_size())
-    return loader_of(config, attempts, sampler, attempts.collate, num_workers=num_workers)
+    return build_loader(config, attempts, sampler, attempts.collate, num_workers=num_workers)
 
 
 @paddle.no_grad()
-def predict_batch(task: Task, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[Entry]:
-    """Return what became of each input of a batch of ``Attempts``, in ascending order."""
-    indices, entries = batch.pop(_INDICES), [Entry(index, None, reason) for index, reason in batch.pop(_UNREAD)]
+def predict_batch(task: Task, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
+    """Return what became of each input of a batch of ``PredictionDataset``, in ascending order."""
+    indices, entries = (
+        batch.pop(_INDICES),
+        [PredictionRecord(index, None, reason) for index, reason in batch.pop(_UNREAD)],
+    )
     for index, prediction in zip(indices, task.predict_step(model, batch) if indices else ()):
         try:
             rows = task.prediction_rows(prediction)
         except BadSample as error:
-            entries.append(Entry(index, None, reason_of(error)))
+            entries.append(PredictionRecord(index, None, format_reason(error)))
             continue
         more = writer.write(index, prediction)
-        entries.append(Entry(index, [{**row, **more} for row in rows], kept=writer.kept(index, prediction)))
+        entries.append(PredictionRecord(index, [{**row, **more} for row in rows], kept=writer.kept(index, prediction)))
     return sorted(entries, key=lambda entry: entry.index)
 
 
@@ -132,21 +137,21 @@ def predict_share(
         write_line(f"weights {source.weights}: {report.summary()}")
         for line in filter(None, [precision.notice, *task.notices[said:]]):
             write_line(line)
-    writer, attempts = task.prediction_writer(folder, samples), Attempts(task, samples, left)
+    writer, attempts = task.prediction_writer(folder, samples), PredictionDataset(task, samples, left)
     loader, out = attempts_loader(attempts, source.config, batch_size, num_workers), writer_of_rank(folder, rank())
     try:
-        with _SharedProgress(len(left)) as told, precision.forward_of(model):
+        with _SharedProgress(len(left)) as told, precision.patch_forward(model):
             for batch in loader:
                 entries = predict_batch(task, model, batch, writer)
                 out.add(entries)
                 told.count(len(entries))
                 signals.check()
         out.close()
-    except LeftEarly as early:
-        raise signals.Interrupted(signals.number() or signal.SIGTERM) from early
+    except StopRequested as early:
+        raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from early
 
 
-def predicted(folder: Path, task: Task, samples: InputSamples) -> tuple[Counts, list[str]]:
+def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:
     """Write the tables and what else the task makes of all inputs, once all ranks are done. In the main process.
 
     Returns:
@@ -155,7 +160,7 @@ def predicted(folder: Path, task: Task, samples: InputSamples) -> tuple[Counts, 
     counts = write_tables(folder, samples)
     if sum(counts) < len(samples):
         raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have become something")
-    lines = task.prediction_writer(folder, samples).finish(entries_of(folder))
+    lines = task.prediction_writer(folder, samples).finish(read_entries(folder))
     finish(folder, counts)
     return counts, lines
 
@@ -166,7 +171,7 @@ class _SharedProgress:
     def __init__(self, total: int) -> None:
         self._total, self._own, self._said_at = total, 0, time.monotonic()
         self._began = self._said_at
-        self._bar = Progress(total, "predicting", is_main())
+        self._bar = ProgressBar(total, "predicting", is_main())
         self._heartbeat = Heartbeat(write_line, shown=is_main()).at("predicting")
 
     def __enter__(self) -> "_SharedProgress":
@@ -266,12 +271,12 @@ class Predictor:
                 rows += [{"input": name, **row} for row in entry.rows or ()]
         return rows
 
-    def _entries(self, samples: InputSamples) -> Iterator[Entry]:
+    def _entries(self, samples: InputSamples) -> Iterator[PredictionRecord]:
         if not len(samples):
             return
-        attempts = Attempts(self._task, samples, np.arange(len(samples)))
+        attempts = PredictionDataset(self._task, samples, np.arange(len(samples)))
         for batch in attempts_loader(attempts, self._source.config, self._batch_size, self._num_workers):
-            with self._precision.forward_of(self.model):
+            with self._precision.patch_forward(self.model):
                 entries = predict_batch(self._task, self.model, batch, PredictionWriter())
             yield from entries
 
@@ -283,7 +288,7 @@ def _as_text(given: Any) -> Any:
 def prepare_task(source: TrainedWeights) -> Task:
     """The task of the weights, which knows what they were trained on."""
     task = make_task(source.config)
-    task.set_up_from(source.learned)
+    task.load_meta(source.learned)
     return task
 
 

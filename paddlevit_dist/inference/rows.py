@@ -1,7 +1,7 @@
 """The rows of a prediction in its output folder, and the tables made of them.
 
-Each process appends an ``Entry`` per input to a file of its own in ``unfinished/``; a later start skips the inputs that
-are named there, if ``about.json`` says that it is the same prediction. In the end only the tables remain.
+Each process appends an ``PredictionRecord`` per input to a file of its own in ``unfinished/``; a later start skips the
+inputs that are named there, if ``about.json`` says that it is the same prediction. In the end only the tables remain.
 """
 
 import codecs
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file, told_if_not_written
+from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import cell, one_line
 from ..runtime.text_files import read_json
-from ..tasks.prediction import Entry, InputSamples
+from ..tasks.prediction import InputSamples, PredictionRecord
 
 ABOUT, UNFINISHED = "about.json", "unfinished"
 ROWS_CSV, ROWS_JSON, UNREADABLE = "predictions.csv", "predictions.jsonl", "unreadable.tsv"
@@ -30,7 +30,7 @@ _OTHERWISE = "add -restart to replace them, or choose another -output"
 _KEPT = "; what is predicted is kept, and the same command continues"
 
 
-class Counts(NamedTuple):
+class PredictionCounts(NamedTuple):
     """How many inputs were predicted, and how many could not be read."""
 
     predicted: int
@@ -51,15 +51,15 @@ def begin(folder: Path, identity: dict[str, Any], restart: bool) -> np.ndarray |
         UserError: the folder holds predictions of something else, or cannot be written.
     """
     if restart:
-        withdraw(folder)
+        discard_output(folder)
     before = _about(folder)
     if before is None:
         there = next((name for name in (ROWS_CSV, ROWS_JSON) if (folder / name).exists()), None)
         if there is not None:
             raise UserError(f"{folder / there} exists, and no {ABOUT} says what it is: {_OTHERWISE}")
-        with told_if_not_written(folder):
+        with os_errors_as_user_errors(folder):
             (folder / UNFINISHED).mkdir(exist_ok=True)
-        with told_if_not_written(folder), atomic_file(folder / ABOUT) as file:
+        with os_errors_as_user_errors(folder), atomic_file(folder / ABOUT) as file:
             file.write(json.dumps(identity, indent=1).encode() + b"\n")
     else:
         other = [name[:-7] for name in identity if name.endswith("_sha256") and before.get(name) != identity[name]]
@@ -68,7 +68,7 @@ def begin(folder: Path, identity: dict[str, Any], restart: bool) -> np.ndarray |
             raise UserError(f"{folder} holds predictions of {of}, with other {' and '.join(other)}: {_OTHERWISE}")
         if not (folder / UNFINISHED).is_dir():
             return None
-    return np.setdiff1d(np.arange(identity["inputs"]), [entry.index for entry in entries_of(folder)])
+    return np.setdiff1d(np.arange(identity["inputs"]), [entry.index for entry in read_entries(folder)])
 
 
 def _about(folder: Path) -> dict[str, Any] | None:
@@ -82,13 +82,13 @@ def _about(folder: Path) -> dict[str, Any] | None:
     return about if isinstance(about, dict) else {}
 
 
-def withdraw(folder: Path) -> None:
+def discard_output(folder: Path) -> None:
     """Remove all that ``begin`` and the functions below have written.
 
     Raises:
         UserError: the file system refuses.
     """
-    with told_if_not_written(folder):
+    with os_errors_as_user_errors(folder):
         for name in (*_TABLES, ABOUT):
             (folder / name).unlink(missing_ok=True)
         if (folder / UNFINISHED).is_dir():
@@ -104,20 +104,20 @@ def writer_of_rank(folder: Path, rank: int) -> LineWriter:
     return LineWriter(folder / UNFINISHED / f"rows-{time.time_ns()}-{rank:04d}.jsonl", _KEPT)
 
 
-def entries_of(folder: Path) -> Iterator[Entry]:
+def read_entries(folder: Path) -> Iterator[PredictionRecord]:
     """Read what is known of each input of an unfinished prediction, once, in their order."""
     for entry in merge(sorted((folder / UNFINISHED).glob("rows-*.jsonl"))):
-        yield Entry(*entry)
+        yield PredictionRecord(*entry)
 
 
-def finish(folder: Path, counts: Counts) -> None:
+def finish(folder: Path, counts: PredictionCounts) -> None:
     """Keep only the tables, once everything is predicted; if nothing could be, only the list of what cannot be read."""
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     for name in () if counts.predicted else (ABOUT, ROWS_CSV, ROWS_JSON):
         (folder / name).unlink(missing_ok=True)
 
 
-def write_tables(folder: Path, samples: InputSamples) -> Counts:
+def write_tables(folder: Path, samples: InputSamples) -> PredictionCounts:
     """Write what is known so far, in the order of the inputs.
 
     Raises:
@@ -132,7 +132,7 @@ def write_tables(folder: Path, samples: InputSamples) -> Counts:
         bad.writerow(["path", "reason"])
         bad.writerows((cell(path), one_line(reason)) for path, reason in samples.unreadable)
         columns: list[str] | None = None
-        for entry in entries_of(folder):
+        for entry in read_entries(folder):
             name = samples.names[entry.index]
             if entry.rows is None:
                 bad.writerow([cell(name), one_line(entry.reason)])
@@ -147,7 +147,7 @@ def write_tables(folder: Path, samples: InputSamples) -> Counts:
                 lines.write(json.dumps({"input": name, **row}) + "\n")
         if columns is None:
             rows.writerow(["input"])
-    return Counts(predicted, missing)
+    return PredictionCounts(predicted, missing)
 
 
 def unreadable(folder: Path) -> Iterator[tuple[str, str]]:

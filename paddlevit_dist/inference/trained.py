@@ -11,17 +11,17 @@ import yaml
 
 from .. import settings as configuration
 from ..checkpoint.class_rows import names_of_run
-from ..checkpoint.content import about_of, fingerprint, settings_beside
+from ..checkpoint.content import fingerprint, read_weights_info, settings_beside
 from ..checkpoint.download import silent
-from ..checkpoint.load import LoadReport, classes_of, load_weights
-from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, local_file, read_weights, shards_of
-from ..engine.compatibility import settings_of
+from ..checkpoint.load import LoadReport, count_classes, load_weights
+from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, list_shards, local_file, read_weights
+from ..engine.compatibility import to_plain_settings
 from ..models import prepare
-from ..registry import package_of
+from ..registry import find_package
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..settings.table import keys_of
-from ..tasks.prediction import TrainedMeta
+from ..settings.table import find_keys
+from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
 
 _IMAGES = "folder"
@@ -52,7 +52,7 @@ class TrainedWeights(NamedTuple):
     weights: str
     config: RunSettings
     settings: dict[str, Any]
-    learned: TrainedMeta
+    learned: CheckpointMeta
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of the weights, and of everything else that decides what they predict, in hexadecimal."""
@@ -95,7 +95,7 @@ def open_source(
     if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
         raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
     file = local_file(evaluated_weights(source), say=say).path
-    about = about_of(file)
+    about = read_weights_info(file)
     if recipe is not None:
         settings = None
     else:
@@ -110,28 +110,28 @@ def open_source(
                 f"{command}: {file} does not say of which model it is, and there is neither an about.yaml nor a run's "
                 f"config.yaml beside it: {advice}"
             )
-    loaded = configuration_of(str(file), settings, recipe, words)
+    loaded = build_configuration(str(file), settings, recipe, words)
     sides = [window, window] if isinstance(window, int) else window and list(window)
     given = (_LEAST_SCORE, least_score), (_MOST, max_detections), (_WINDOW, sides)
     chosen = {key: value for key, value in given if value is not None}
     for key in chosen:
-        if key not in keys_of(loaded.values):
+        if key not in find_keys(loaded.values):
             raise UserError(f"{command}: {_OF_MODELS[key]}; leave it out")
     if chosen:
         more = [word for key, value in chosen.items() for word in (key, str(value))]
         more += ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.STRIDE", "None"] if window else []
-        loaded = configuration_of(str(file), settings, recipe, [*words, *more])
+        loaded = build_configuration(str(file), settings, recipe, [*words, *more])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     if class_names is not None:
         learned = learned._replace(class_names=tuple(class_names))
     if settings is None:
-        settings = settings_of(loaded.values)
+        settings = to_plain_settings(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # where the weights are
     settings = {**settings, **chosen}  # other predictions than those of the weights' own
     return TrainedWeights(str(file), loaded.values, settings, learned)
 
 
-def configuration_of(
+def build_configuration(
     weights: str, settings: dict[str, Any] | None, recipe: str | None = None, words: Sequence[str] = ()
 ) -> configuration.Configuration:
     """The configuration to use ``weights`` with, from the settings of the run that trained them or from a recipe.
@@ -145,7 +145,7 @@ def configuration_of(
     if settings is None:
         named = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
         loaded = configuration.load(named)
-        is_of_images = package_of("task", loaded.values.TASK) == package_of("dataset", _IMAGES)
+        is_of_images = find_package("task", loaded.values.TASK) == find_package("dataset", _IMAGES)
         if loaded.sources["DATA.DATASET"] == "default" and is_of_images:  # which would be glyphs, and are not cropped
             return configuration.load([*named, f"-dataset={_IMAGES}"])
         return loaded
@@ -157,7 +157,7 @@ def configuration_of(
         return configuration.load([f"-cfg={file}", *words], is_trusted=False)
 
 
-def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> TrainedMeta:
+def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> CheckpointMeta:
     """Read what a checkpoint says of its data and input.
 
     Args:
@@ -169,12 +169,12 @@ def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> 
     names = names_of_run(_mapping(about.get("data")), said)
     number = num_classes or known or (len(names) if names else None)
     data = next((facts for facts in splits if facts.get("classes")), {})
-    return TrainedMeta(number, tuple(names) if names else None, said, data)
+    return CheckpointMeta(number, tuple(names) if names else None, said, data)
 
 
 def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -> tuple[Any, LoadReport]:
     """The model in evaluation mode with all its weights, and what became of each of them. Call after
-    ``task.set_up_from``.
+    ``task.load_meta``.
 
     Raises:
         UserError: the weights are damaged, or those of another model.
@@ -186,7 +186,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
     if num_classes is None:
         with paddle.LazyGuard():  # names and shapes only
             outline = task.build_model(1)
-        num_classes = classes_of(outline, weights)
+        num_classes = count_classes(outline, weights)
         if num_classes is None:
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
     model = prepare(task.build_model(num_classes))
@@ -197,7 +197,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
 
 def _digest_of_weights(file: str) -> str:
     path = Path(file)
-    parts: list[Path] = [path, *(shards_of(path) if path.name.endswith(INDEX_ENDING) else [])]
+    parts: list[Path] = [path, *(list_shards(path) if path.name.endswith(INDEX_ENDING) else [])]
     try:
         digests = [fingerprint(part)["sha256"] for part in parts]
     except OSError as error:

@@ -5,31 +5,31 @@
 """
 
 from .resampling import (
-    Interval,
-    Rated,
+    ConfidenceInterval,
+    ProportionRecompute,
     bootstrap,
-    join,
-    numbers_of,
+    concat_rank_tables,
+    number_groups,
     paired_difference,
-    rough_note,
+    small_sample_warning,
     weighted_sums,
     wilson,
 )
-from .scores import Classified, confusion_scores, mean_of_defined, means, quotient
+from .scores import ClassificationCounts, confusion_scores, mean_of_defined, means, quotient
 
 __all__ = [
-    "Classified",
-    "Interval",
-    "Rated",
+    "ClassificationCounts",
+    "ConfidenceInterval",
+    "ProportionRecompute",
     "bootstrap",
     "confusion_scores",
-    "join",
+    "concat_rank_tables",
     "mean_of_defined",
     "means",
-    "numbers_of",
+    "number_groups",
     "paired_difference",
     "quotient",
-    "rough_note",
+    "small_sample_warning",
     "weighted_sums",
     "wilson",
 ]

@@ -31,7 +31,7 @@ Recompute = Callable[[np.ndarray], Mapping[str, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Rated:
+class ProportionRecompute:
     """A ``Recompute`` some of whose values are shares in percent of things that are right or not.
 
     Attributes:
@@ -56,7 +56,7 @@ _SEED = 0  # a constant: an interval is not a matter of luck
 _MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """Hold a value of all samples, and the ends of its interval."""
 
     value: float
@@ -81,7 +81,7 @@ class Interval(NamedTuple):
         return f"[{self.low:.{decimals}f}, {self.high:.{decimals}f}]"
 
 
-def wilson(value: float, count: float, percent: float) -> Interval:
+def wilson(value: float, count: float, percent: float) -> ConfidenceInterval:
     """Compute Wilson's score interval of a share.
 
     Its ends never pass 0 and 100. It has a width even where all samples are alike.
@@ -95,14 +95,14 @@ def wilson(value: float, count: float, percent: float) -> Interval:
         percent: the level of the interval, such as 95.
     """
     share, z = value / 100, _NORMAL.inv_cdf(0.5 + percent / 200)
-    centre, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    low, high = (100 * (centre + end) / (1 + z * z / count) for end in (-half, half))
-    return Interval(value, min(max(low, 0.0), value), max(min(high, 100.0), value))
+    center, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    low, high = (100 * (center + end) / (1 + z * z / count) for end in (-half, half))
+    return ConfidenceInterval(value, min(max(low, 0.0), value), max(min(high, 100.0), value))
 
 
 def paired_difference(
-    first: np.ndarray, second: np.ndarray, percent: float, of_each: Sequence[Interval] = ()
-) -> Interval:
+    first: np.ndarray, second: np.ndarray, percent: float, of_each: Sequence[ConfidenceInterval] = ()
+) -> ConfidenceInterval:
     """Compute the interval of how many percent more samples are right in ``second`` than in ``first``.
 
     Both are answers for the same samples. The intervals of both shares are joined by how much the answers depend on
@@ -130,7 +130,7 @@ def paired_difference(
 
     value = after.value - before.value
     low = value - reach(after.value - after.low, before.high - before.value)
-    return Interval(value, low, value + reach(after.high - after.value, before.value - before.low))
+    return ConfidenceInterval(value, low, value + reach(after.high - after.value, before.value - before.low))
 
 
 def bootstrap(
@@ -139,7 +139,7 @@ def bootstrap(
     percent: float = 95,
     resamples: int = RESAMPLES,
     groups: Sequence[Hashable] | np.ndarray | None = None,
-) -> dict[str, Interval]:
+) -> dict[str, ConfidenceInterval]:
     """Compute the interval of each value that is defined for all samples together.
 
     With few samples (below about 30) intervals are too narrow, because the bootstrap knows no samples but these.
@@ -149,9 +149,9 @@ def bootstrap(
     that draws have, so an end is never a value that the score cannot have.
 
     Args:
-        recompute: see ``Recompute``. Shares, which ``Rated`` and ``Classified`` name, get ``wilson``'s interval
-            instead. A sample or a group can hold several things that are right or not. ``wilson`` is then given the
-            number of independent things that would tell as much.
+        recompute: see ``Recompute``. Shares, which ``ProportionRecompute`` and ``ClassificationCounts`` name, get
+            ``wilson``'s interval instead. A sample or a group can hold several things that are right or not. ``wilson``
+            is then given the number of independent things that would tell as much.
         num_samples: at least 1.
         percent: how many of a hundred such intervals are to contain the value that all samples in the world would have.
         resamples: the number of draws. 1,000 fix the ends of a 95 % interval to about a twentieth of its width.
@@ -160,8 +160,8 @@ def bootstrap(
     Returns:
         The interval of each value, by name.
     """
-    rates = recompute.rates if isinstance(recompute, Rated) else getattr(recompute, "rates", dict)()
-    whole, numbers = recompute(np.ones((1, num_samples))), numbers_of(groups)
+    rates = recompute.rates if isinstance(recompute, ProportionRecompute) else getattr(recompute, "rates", dict)()
+    whole, numbers = recompute(np.ones((1, num_samples))), number_groups(groups)
     parts = [recompute(weights) for weights in _draws(num_samples, resamples, numbers)]
     tail = (1 - percent / 100) / 2
     found = {}
@@ -179,7 +179,7 @@ def bootstrap(
     return found
 
 
-def numbers_of(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray | None:
+def number_groups(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray | None:
     """Assign a number to each group, in the order in which groups come.
 
     Args:
@@ -207,10 +207,10 @@ def _groups_with(recompute: Recompute, numbers: np.ndarray) -> dict[str, int]:
     return found
 
 
-def rough_note(
+def small_sample_warning(
     num_samples: int,
     sample: str,
-    found: Mapping[str, Interval],
+    found: Mapping[str, ConfidenceInterval],
     rates: Mapping[str, int],
     of_class: Mapping[str, int],
     shown: Iterable[str],
@@ -224,7 +224,7 @@ def rough_note(
         num_samples: how many samples the intervals are of.
         sample: what one sample is called, such as "image".
         found: all intervals, by name.
-        rates: see ``Rated``; the errors of the first one are counted.
+        rates: see ``ProportionRecompute``; the errors of the first one are counted.
         of_class: by class the number of samples in which it occurs.
         shown: names of the scores that are shown.
 
@@ -270,19 +270,19 @@ def _count_independent(count: int, alone: int, least: int, percent: float, drawn
     return min(float(count), max(percent * (100 - percent) / variance, 1.0))
 
 
-def _interval(value: float, drawn: np.ndarray, tail: float) -> Interval:
+def _interval(value: float, drawn: np.ndarray, tail: float) -> ConfidenceInterval:
     slack = _ROUNDING * abs(value)
     below = float((drawn < value - slack).mean() + (abs(drawn - value) <= slack).mean() / 2)
     moved = 2 * _NORMAL.inv_cdf(min(max(below, 0.5 / len(drawn)), 1 - 0.5 / len(drawn)))
     places = [_NORMAL.cdf(moved + _NORMAL.inv_cdf(share)) for share in (tail, 1 - tail)]
     low, high = map(float, np.quantile(drawn, places))
-    return Interval(value, min(low, value), max(high, value))
+    return ConfidenceInterval(value, min(low, value), max(high, value))
 
 
 def _draws(num_samples: int, resamples: int, numbers: np.ndarray | None = None) -> Iterator[np.ndarray]:
     """Yield all draws, some at a time, as weights: float64 (draws, samples).
 
-    Samples of one group, see ``numbers_of``, have the same weight.
+    Samples of one group, see ``number_groups``, have the same weight.
     """
     generator = np.random.Generator(np.random.PCG64(_SEED))
     drawn = num_samples if numbers is None else int(numbers.max()) + 1
@@ -307,7 +307,7 @@ def weighted_sums(weights: np.ndarray, statistics: np.ndarray) -> np.ndarray:
     return np.einsum("ds,sk->dk", weights, statistics, dtype=np.float64)
 
 
-def join(parts: Sequence[tuple[Sequence[int], Sequence[np.ndarray]]]) -> list[np.ndarray]:
+def concat_rank_tables(parts: Sequence[tuple[Sequence[int], Sequence[np.ndarray]]]) -> list[np.ndarray]:
     """Join the tables of all processes into one, ordered by the samples' indices.
 
     A sampler that pads gives a sample to several processes. Such a sample counts once.

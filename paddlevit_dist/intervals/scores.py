@@ -8,7 +8,7 @@ import numpy as np
 from .resampling import Recompute, weighted_sums
 
 
-class Classified(NamedTuple):
+class ClassificationCounts(NamedTuple):
     """Hold the answers for n classified samples; an instance is a ``Recompute``.
 
     Attributes:
@@ -46,7 +46,7 @@ class Classified(NamedTuple):
         return values
 
     def rates(self) -> dict[str, int]:
-        """Count the samples that each share is of; see ``Rated``."""
+        """Count the samples that each share is of; see ``ProportionRecompute``."""
         of_class = np.bincount(np.asarray(self.labels, np.int64), minlength=self.num_classes).tolist()
         names = self.class_names or range(self.num_classes)
         recalls = {f"recall {name}": number for name, number in zip(names, of_class) if number}

@@ -4,7 +4,7 @@ Importing this package does not import Paddle; each name below loads its module 
 
 - ``devices``, ``tuning``, ``gpu``: how many processes there are, and what each starts with
 - ``lock``: one run at a time in an output folder
-- ``spawn``, ``failures``, ``leftovers``: a parent starts workers, and learns how they end
+- ``spawn``, ``failures``, ``stale_resources``: a parent starts workers, and learns how they end
 - ``rendezvous``, ``secret``: ranks meet, and know one another
 - ``status``, ``watchdog``, ``group_watch``: what each rank does, and who notices that one does nothing any more
 """

@@ -12,7 +12,7 @@ from typing import Any
 from ..runtime import limits, printing
 from ..runtime.errors import Stopped, UserError
 from ..runtime.files import atomic_file
-from ..runtime.signals import Interrupted, name_of
+from ..runtime.signals import ProcessInterrupted, get_name
 
 FINISHED = "finished"
 USER_ERROR = "user error"
@@ -79,7 +79,7 @@ def record_failure(error: BaseException) -> None:
     if isinstance(error, Stopped):
         _record(STOPPED, str(error), reason=error.reason, saved=error.saved)
         return
-    if isinstance(error, Interrupted):
+    if isinstance(error, ProcessInterrupted):
         record_interruption(error.number, error.again)
         return
     mistake = str(error) if isinstance(error, UserError) else limits.explain(error)
@@ -94,7 +94,7 @@ def record_failure(error: BaseException) -> None:
 
 
 def record_interruption(number: int, again: bool) -> None:
-    """Record that this rank was to end at once; see ``Interrupted``."""
+    """Record that this rank was to end at once; see ``ProcessInterrupted``."""
     _record(INTERRUPTED, "interrupted", number=number, again=again)
 
 
@@ -120,7 +120,7 @@ def describe_end(rank: int, exit_code: int | None, folder: Path) -> dict[str, An
         return record
     if exit_code is not None and exit_code < 0:
         hint = f" ({why_killed()})" if -exit_code == signal.SIGKILL else ""
-        message = f"ended by {name_of(-exit_code)}{hint}{' after its work was complete' if is_done else ''}"
+        message = f"ended by {get_name(-exit_code)}{hint}{' after its work was complete' if is_done else ''}"
         return {"kind": "killed", "signal": -exit_code, "rank": rank, "message": message}
     when = "after" if is_done else "before"
     return {"kind": EXIT, "rank": rank, "message": f"ended with exit code {exit_code} {when} its work was complete"}

@@ -21,13 +21,13 @@ from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
 from . import failures, rendezvous, secret, status, watchdog
 from .guard import Guard
-from .status import Status
-from .watchdog import Clock, Process, Seen
+from .status import RankStatus
+from .watchdog import MonotonicClock, ProcessInfo, RankState
 
 _GRACE_SECONDS = 3.0  # lets a rank that has failed too report its own failure
 _STOP_SECONDS = 10.0  # between the ends of ranks that stop together
 _FINISHED = "finished"
-_NO_PROCESS = Process("", "", 0, 0)
+_NO_PROCESS = ProcessInfo("", "", 0, 0)
 
 
 def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> None:
@@ -40,7 +40,7 @@ def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> N
         WorkerFailure: not all ranks came in time.
     """
     rank, size = rendezvous.number_and_size()
-    with rendezvous.tell_failures(seconds):
+    with rendezvous.broadcast_startup_failure(seconds):
         secret.of_run()
     status.note("joining the group")
     with contextlib.closing(Guard(rank, seconds + max(5.0, seconds / 5))) as guard:
@@ -74,11 +74,11 @@ class GroupWatch:
         self._poll = min(1.0, seconds / 10)
         self._silence = max(0.75 * seconds, seconds - 10.0)  # in time for the others to end within ``seconds``
         self._stderr = sys.stderr  # elsewhere for as long as Paddle joins
-        self._clock = Clock(longest_step=max(2.0, 4 * self._poll))
+        self._clock = MonotonicClock(longest_step=max(2.0, 4 * self._poll))
         now = self._clock.now()
         self._heard = dict.fromkeys(peers, now)  # when each was last heard of
         self._gone: dict[int, float] = {}  # when each connection has ended
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, RankState] = {}
         self._has_lost_a_peer = False
         for peer in peers.values():
             peer.socket.settimeout(self._poll)
@@ -96,7 +96,7 @@ class GroupWatch:
         try:
             if error is None or isinstance(error, Stopped):
                 status.note(_FINISHED)
-                self._tell_status()
+                self._log_status()
                 if self._rank == 0:  # it serves the store, and goes last
                     self._wait_for_others(math.inf if error is None else _STOP_SECONDS)
             elif isinstance(error, Exception):
@@ -107,7 +107,7 @@ class GroupWatch:
                 is_user_error = isinstance(error, UserError)
                 message = failures.reason(error)
                 message = message if is_user_error else f"rank {self._rank} failed: {message}"
-                self._tell_end(message, 2 if is_user_error else 1)
+                self._log_end(message, 2 if is_user_error else 1)
         finally:
             self.stop()
 
@@ -132,27 +132,27 @@ class GroupWatch:
             for peer in self._peers.values():
                 peer.send(**message)
 
-    def _tell_status(self) -> None:
+    def _log_status(self) -> None:
         with self._sending:  # or one thread could send what it has read before the other's last note, after that
             self._send(status=status.own())
 
-    def _tell_end(self, message: str, code: int, guilty: int | None = None) -> None:
+    def _log_end(self, message: str, code: int, guilty: int | None = None) -> None:
         self._send(end=message, code=code, guilty=self._rank if guilty is None else guilty)
 
     # ---- the watching thread -----------------------------------------------------------------------------------
 
     def _run_watch(self) -> None:
-        own: Seen | None = None
+        own: RankState | None = None
         while not self._stopped.is_set():
             self._tell_alive()
             self._listen()
             now = self._clock.now()
-            own = watchdog.follow(own, status.own(), Process.look(os.getpid()), now)
-            if watchdog.culprit({self._rank: own}, self._seconds, now) is not None and not own.status.waits:
-                what = watchdog.describe(self._rank, {self._rank: own}, now, str(Process.look(os.getpid())))
+            own = watchdog.follow(own, status.own(), ProcessInfo.look(os.getpid()), now)
+            if watchdog.find_stalled_rank({self._rank: own}, self._seconds, now) is not None and not own.status.waits:
+                what = watchdog.describe(self._rank, {self._rank: own}, now, str(ProcessInfo.look(os.getpid())))
                 print(watchdog.stacks(), file=self._stderr)
                 self._end(f"rank {self._rank} failed: {what}", 1, tell=True)
-            self._tell_status()
+            self._log_status()
             self._judge(now)
 
     def _listen(self) -> None:
@@ -172,10 +172,10 @@ class GroupWatch:
         now = self._clock.now()
         self._heard[rank] = now
         if "status" in message:
-            self._seen[rank] = watchdog.follow(self._seen.get(rank), Status(*message["status"]), _NO_PROCESS, now)
+            self._seen[rank] = watchdog.follow(self._seen.get(rank), RankStatus(*message["status"]), _NO_PROCESS, now)
         elif "end" in message and message["guilty"] != self._rank:  # else the main thread is on its way out
             if self._rank == 0:
-                self._tell_end(message["end"], message["code"], message["guilty"])
+                self._log_end(message["end"], message["code"], message["guilty"])
             if not self._stopped.wait(_GRACE_SECONDS):
                 self._end(message["end"], message["code"])
 
@@ -183,7 +183,7 @@ class GroupWatch:
         """Rank 0: look at all ranks, and end the run if one stands still. Others: look at rank 0."""
         silence = min(self._silence, max(5.0, 8 * self._poll)) if self._has_lost_a_peer else self._silence
         for rank in self._peers:
-            starting = Seen(Status(0, 0, False, "joining the group"), now, 0, 0, False, True)
+            starting = RankState(RankStatus(0, 0, False, "joining the group"), now, 0, 0, False, True)
             is_heard = rank not in self._gone and now - self._heard[rank] < silence
             self._seen[rank] = self._seen.get(rank, starting)._replace(is_heard=is_heard)
         silent = [rank for rank in self._peers if not self._seen[rank].is_heard and not self._has_finished(rank)]
@@ -200,7 +200,7 @@ class GroupWatch:
         guilty = min(silent, key=lambda rank: self._gone.get(rank, self._heard[rank])) if silent else None
         if guilty is None and self._rank == 0:  # one that can speak ends the run by itself, with its stack
             self._seen[0] = watchdog.follow(self._seen.get(0), status.own(), _NO_PROCESS, now)
-            guilty = watchdog.culprit(self._seen, self._seconds + 4 * self._poll, now)
+            guilty = watchdog.find_stalled_rank(self._seen, self._seconds + 4 * self._poll, now)
         if guilty is not None:
             self._end(f"rank {guilty} failed: {watchdog.describe(guilty, self._seen, now, '')}", 1, tell=True)
 
@@ -208,7 +208,7 @@ class GroupWatch:
         if self._stopped.is_set():
             return
         if tell:
-            self._tell_end(message, code)
+            self._log_end(message, code)
         sys.stdout.flush()
         print(f"error: {printing.one_line(message)}", file=self._stderr, flush=True)
         os._exit(code)

@@ -23,7 +23,7 @@ import msgspec
 from ..runtime.errors import UserError
 from ..runtime.files import is_temporary
 from ..runtime.printing import shorten, without_credentials
-from . import leftovers
+from . import stale_resources
 
 FILE = "run.lock"
 _LARGEST_BYTES = 64 * 1024
@@ -43,7 +43,7 @@ def _close_in_child() -> None:
 os.register_at_fork(after_in_child=_close_in_child)
 
 
-class Holder(msgspec.Struct):
+class LockOwner(msgspec.Struct):
     """Which process holds a folder: what the file says.
 
     Attributes:
@@ -82,7 +82,9 @@ class Holder(msgspec.Struct):
 
 
 @contextlib.contextmanager
-def own(folder: Path, say: Callable[[str], None], is_evaluation: bool, holds: bool = True) -> Iterator[None]:
+def lock_output_dir(
+    folder: Path, say: Callable[[str], None], is_evaluation: bool, holds: bool = True
+) -> Iterator[None]:
     """Hold an output folder for the time of a run, and remove what a killed one left half-written.
 
     Args:
@@ -128,7 +130,7 @@ def is_running(folder: Path) -> bool | None:
     return None if is_free is None else not is_free and not (holder is not None and holder.is_evaluation)
 
 
-def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], None], what: str) -> Holder | None:
+def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], None], what: str) -> LockOwner | None:
     """Take the lock, until ``opened`` ends; returns who held the folder before and left its name: a killed run."""
     path, deadline = folder / FILE, time.monotonic() + _RETRY_SECONDS
     while True:
@@ -152,8 +154,8 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], No
     if not has_locks:
         say(f"{folder} is on a file system without locks: nothing keeps a run of another machine from writing there")
     since, command = time.strftime("%Y-%m-%d %H:%M:%S %z"), without_credentials(shlex.join(sys.argv))
-    token = leftovers.new_token()
-    this = Holder(
+    token = stale_resources.new_token()
+    this = LockOwner(
         socket.gethostname(),
         os.getpid(),
         since,
@@ -169,11 +171,11 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], No
     return holder
 
 
-def _remove_half_written(folder: Path, previous: Holder | None) -> None:
+def _remove_half_written(folder: Path, previous: LockOwner | None) -> None:
     """Remove what killed runs left, inside the folder and outside."""
     half = [path for place in (folder, folder / "predictions") for path in place.glob("*.tmp")]
     if previous is not None:
-        leftovers.remove(previous.token, previous.temporary)
+        stale_resources.remove(previous.token, previous.temporary)
         # Other runs may keep their indexes here too (DATA.CACHE_FOLDER), and be writing one.
         half += (folder / "data").rglob(f"*.{previous.pid}.*.tmp")
     for path in filter(lambda path: is_temporary(path.name), half):
@@ -226,9 +228,9 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _read(path: Path) -> Holder | None:
+def _read(path: Path) -> LockOwner | None:
     """Read what a lock file says; None if it says nothing that we know: ``flock`` alone counts."""
     try:
-        return msgspec.json.decode(path.read_bytes()[:_LARGEST_BYTES], type=Holder)
+        return msgspec.json.decode(path.read_bytes()[:_LARGEST_BYTES], type=LockOwner)
     except (FileNotFoundError, ValueError, RecursionError):
         return None

@@ -44,7 +44,7 @@ def has_met() -> bool:
     return _has_met
 
 
-class Connection:
+class RankConnection:
     """Messages, one JSON object a line, between two ranks."""
 
     def __init__(self, connected: socket.socket) -> None:
@@ -74,7 +74,7 @@ class Connection:
         return messages if is_ours else None
 
 
-Peers = dict[int, Connection]  # by rank: on rank 0 all others, on the others rank 0
+Peers = dict[int, RankConnection]  # by rank: on rank 0 all others, on the others rank 0
 
 
 def endpoint() -> tuple[str, int]:
@@ -117,7 +117,7 @@ def join_group(device: str, spawned: bool) -> None:
     if spawned:
         for name in ("MASTER_ADDR", "MASTER_PORT", "PADDLE_MASTER"):
             os.environ.pop(name, None)
-    backend = device_kinds.kind_of(device).backend
+    backend = device_kinds.get_kind(device).backend
     if backend in ("gloo", "xccl"):  # Paddle finds the others by itself
         os.environ["PADDLE_DISTRI_BACKEND"] = backend
     if not _has_met:
@@ -167,7 +167,7 @@ def send_small_messages_at_once() -> None:
 
 
 @contextlib.contextmanager
-def tell_failures(seconds: float | None) -> Iterator[None]:
+def broadcast_startup_failure(seconds: float | None) -> Iterator[None]:
     """For what a rank does before it meets the others: if that fails, they are told why, and end too.
 
     Args:
@@ -203,7 +203,7 @@ def meet(rank: int, size: int, seconds: float, failure: str | None = None) -> Pe
     return _receive(size, seconds, failure) if rank == 0 else {0: _report(rank, seconds, failure)}
 
 
-class _Arrivals:
+class _ArrivedRanks:
     """Rank 0: who has come so far.
 
     Args:
@@ -218,7 +218,7 @@ class _Arrivals:
         self.failed: tuple[int, str] | None = None
         self._others: dict[int, tuple[int, float]] = {}  # rank -> fingerprint of another secret, and when it came
 
-    def admit(self, connection: Connection, hello: dict[str, Any]) -> None:
+    def admit(self, connection: RankConnection, hello: dict[str, Any]) -> None:
         """Take note of a rank that says who it is, if it is one."""
         rank, nonce, failure, shown = (hello.get(name) for name in ("rank", "nonce", "failure", "fingerprint"))
         if not (isinstance(rank, int) and 0 < rank < self.size):
@@ -254,8 +254,8 @@ def _receive(size: int, seconds: float, failure: str | None) -> Peers:
             "another program has it: choose a free port"
         ) from error
     if failure is None:
-        secret.tell_what_is_missing()
-    arrivals = _Arrivals(size, secret.fingerprint() if failure is None else None)
+        secret.print_missing_protection()
+    arrivals = _ArrivedRanks(size, secret.fingerprint() if failure is None else None)
     with listener:  # closed before they go on: whoever connects from now on must find Paddle's store
         _collect(listener, arrivals, time.monotonic() + seconds)
     missing, others = arrivals.missing(), arrivals.other_secrets()
@@ -280,14 +280,14 @@ def _receive(size: int, seconds: float, failure: str | None) -> Peers:
     return arrivals.peers
 
 
-def _collect(listener: socket.socket, arrivals: _Arrivals, deadline: float) -> None:
+def _collect(listener: socket.socket, arrivals: _ArrivedRanks, deadline: float) -> None:
     """Let the ranks arrive; whoever else connects is left alone."""
-    waiting: dict[Any, Connection] = {}  # by socket
+    waiting: dict[Any, RankConnection] = {}  # by socket
     while arrivals.missing() and not arrivals.other_secrets() and time.monotonic() < deadline:
         pause = min(0.5, max(0.0, deadline - time.monotonic()))
         for ready in multiprocessing.connection.wait([listener, *waiting], pause):
             if ready is listener:
-                connection = Connection(listener.accept()[0])
+                connection = RankConnection(listener.accept()[0])
                 connection.send(program=_PROGRAM, challenge=arrivals.challenge, fingerprint=arrivals.fingerprint)
                 waiting[connection.socket] = connection
                 continue
@@ -305,7 +305,7 @@ def _collect(listener: socket.socket, arrivals: _Arrivals, deadline: float) -> N
         stranger.socket.close()
 
 
-def _report(rank: int, seconds: float, failure: str | None) -> Connection:
+def _report(rank: int, seconds: float, failure: str | None) -> RankConnection:
     """Tell rank 0 that this one is here, or why it is not going to be, and wait until all are."""
     host, port = endpoint()
     deadline = time.monotonic() + seconds
@@ -315,7 +315,7 @@ def _report(rank: int, seconds: float, failure: str | None) -> Connection:
     is_foreign = False
     while time.monotonic() < deadline:
         try:
-            connection = Connection(socket.create_connection((host, port), timeout=1.0))
+            connection = RankConnection(socket.create_connection((host, port), timeout=1.0))
         except OSError:
             time.sleep(_RETRY_SECONDS)
             continue
@@ -337,7 +337,7 @@ def _report(rank: int, seconds: float, failure: str | None) -> Connection:
 
 
 def _greet(
-    connection: Connection, greeting: dict[str, Any], rank: int, failure: str | None, deadline: float
+    connection: RankConnection, greeting: dict[str, Any], rank: int, failure: str | None, deadline: float
 ) -> dict[str, Any]:
     """Return what rank 0 answers in the end; empty if it has gone, or does not show that it has the secret."""
     if failure is not None:
@@ -357,7 +357,7 @@ def _greet(
     return answer
 
 
-def _next(connection: Connection, deadline: float) -> dict[str, Any] | None:
+def _next(connection: RankConnection, deadline: float) -> dict[str, Any] | None:
     """The next message; None if there is none."""
     messages: list[dict[str, Any]] | None = []
     while messages == [] and time.monotonic() < deadline:

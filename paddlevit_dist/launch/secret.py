@@ -129,7 +129,7 @@ def disagreement(rank: int, others: dict[int, int]) -> str:
     return f"{what}: set {VARIABLE} or {FILE_VARIABLE} to the same on all machines"
 
 
-def tell_what_is_missing() -> None:
+def print_missing_protection() -> None:
     """Print a note if messages are not signed, or if others can read the secret."""
     note = None
     if of_run() is None:

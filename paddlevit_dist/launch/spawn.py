@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import plugins
-from ..registry import OWN, list_names, register_dataset, register_model, register_task, register_transform
-from ..runtime import ending, printing, signals
+from ..registry import REGISTRATIONS, list_names, register_dataset, register_model, register_task, register_transform
+from ..runtime import printing, process_exit, signals
 from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
-from . import failures, leftovers, secret, status, tuning
+from . import failures, secret, stale_resources, status, tuning
 from .devices import ProcessPlan, is_pool_worker
 from .watchdog import Watchdog, answer_with_stacks
 
@@ -76,8 +76,10 @@ def launch_workers(
 def _run_workers(
     worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: float | None
 ) -> None:
-    leftovers.require_semaphores(_SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus")
-    with leftovers.temporary_folder("ends") as name:
+    stale_resources.require_semaphores(
+        _SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus"
+    )
+    with stale_resources.temporary_folder("ends") as name:
         folder = Path(name)
         signals.supervise()
         pages, others = status.new_pages(plan.processes), multiprocessing.active_children()
@@ -106,13 +108,13 @@ def _run_in_place(
     tuning.use_threads()
     paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
     signals.install()
-    signals.watch()
+    signals.poll_in_thread()
 
     def join() -> None:
         rendezvous.join_group(plan.device, spawned=False)
 
     if plan.total_processes > 1:
-        ending.note_group()
+        process_exit.note_group()
     if plan.total_processes > 1 and watchdog_seconds is not None:
         group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
     else:
@@ -120,14 +122,14 @@ def _run_in_place(
         worker(*arguments)
 
 
-@leftovers.named_semaphores()
+@stale_resources.named_semaphores()
 def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Any) -> Any:
     import paddle.distributed as dist
 
     from ..runtime import device_kinds
 
-    payload = Payload.pack(worker, arguments)
-    kind = device_kinds.kind_of(plan.device)
+    payload = WorkerPayload.pack(worker, arguments)
+    kind = device_kinds.get_kind(plan.device)
     _prepare_rendezvous()
     if kind.backend == "xccl":  # as Paddle's launcher sets it
         os.environ["PADDLE_XCCL_BACKEND"] = kind.name
@@ -137,9 +139,9 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
     previous_level = root_logger.level
     root_logger.setLevel(logging.WARNING)
     try:
-        with signals.held():
+        with signals.blocked():
             multiprocessing.resource_tracker.ensure_running()  # a hangup waits for ever there, but others pass again
-            signals.hold()
+            signals.block()
             with plugins.folders_hidden(), _package_before_paddle():
                 context = dist.spawn(
                     _worker_entry,
@@ -181,9 +183,9 @@ def _prepare_rendezvous() -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"].replace(" ", "")
 
 
-def _worker_entry(payload: "Payload", folder: str, parent: int, device: str, of_run: bytes, pages: Any) -> None:
+def _worker_entry(payload: "WorkerPayload", folder: str, parent: int, device: str, of_run: bytes, pages: Any) -> None:
     """Run in a spawned process: join the group, work, record how it ended."""
-    printing.never_fail()
+    printing.ignore_broken_pipe()
     faulthandler.enable()
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
@@ -204,7 +206,7 @@ def _worker_entry(payload: "Payload", folder: str, parent: int, device: str, of_
         faulthandler.disable()  # Paddle has set what it handles back to the default
         faulthandler.enable()
         signals.install()
-        signals.watch()
+        signals.poll_in_thread()
         worker, arguments = payload.unpack()
         status.note("joining the group")
         with status.waiting_for_ranks():
@@ -213,15 +215,15 @@ def _worker_entry(payload: "Payload", folder: str, parent: int, device: str, of_
         worker(*arguments)
         status.note(status.AT_END)
     except BaseException as error:
-        signals.note_only()
+        signals.defer()
         failures.record_failure(error)
         sys.stdout.flush()
         failures.wait_for_parent()
         # Exit handlers and the group's destructors must not wait for peers; the parent informs the user.
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
-    signals.note_only()
+    signals.defer()
     failures.record_finish()
-    ending.end(0)
+    process_exit.end(0)
 
 
 def _leave(number: int, again: bool) -> None:
@@ -239,7 +241,7 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-class _Requests:
+class _SignalRelay:
     """Passes on to the workers what the parent is asked by signals. All may have come to them, too: a terminal and a
     scheduler send theirs to all processes. So it is SIGTERM that asks, which may come any number of times."""
 
@@ -250,7 +252,7 @@ class _Requests:
     def pass_on(self) -> None:
         """Raise KeyboardInterrupt if nothing more is to be waited for."""
         if signals.interrupts() > 1:
-            raise signals.Interrupted(signal.SIGINT, again=True)
+            raise signals.ProcessInterrupted(signal.SIGINT, again=True)
         if signals.save_is_asked():
             signals.forget_save()
             if self._processes[0].exitcode is None:
@@ -277,7 +279,7 @@ def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[s
     running = dict(enumerate(processes))
     failed: list[dict[str, Any]] = []
     deadline = None
-    requests = _Requests(processes)
+    requests = _SignalRelay(processes)
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
         requests.pass_on()
@@ -311,40 +313,43 @@ def _raise(cause: dict[str, Any]) -> None:
         kind = DeviceFailure if cause.get("exit_code") == DeviceFailure.exit_code else UserError
         raise kind(cause["message"])
     if cause["kind"] == failures.STOPPED:
-        raise Stopped(signals.asked() or cause["reason"], cause["saved"])
+        raise Stopped(signals.stop_reason() or cause["reason"], cause["saved"])
     if cause["kind"] == failures.INTERRUPTED:
-        raise signals.Interrupted(signals.number() or cause["number"], cause["again"])
+        raise signals.ProcessInterrupted(signals.number() or cause["number"], cause["again"])
     raise WorkerFailure(cause["rank"], cause["message"], cause.get("traceback", ""))
 
 
 _GUARD = 'if __name__ == "__main__"'
 
 
-class _Registered(NamedTuple):
-    """A name that a user has registered; ``pickled`` holds its ``registry.Own``, None if that cannot be pickled."""
+class _RegisteredName(NamedTuple):
+    """A name that a user has registered; ``pickled`` holds its ``registry.Registration``, None if that cannot be
+    pickled."""
 
     kind: str
     name: str
     pickled: bytes | None
 
 
-class Payload(NamedTuple):
+class WorkerPayload(NamedTuple):
     """A worker's function and its arguments, pickled, with the code of users that they need."""
 
-    carried: plugins.Carried
-    registered: list[_Registered]
+    carried: plugins.WorkerImports
+    registered: list[_RegisteredName]
     work: bytes
     program: str
 
     @classmethod
-    def pack(cls, worker: Callable[..., None], arguments: tuple[Any, ...]) -> "Payload":
+    def pack(cls, worker: Callable[..., None], arguments: tuple[Any, ...]) -> "WorkerPayload":
         """Called by the parent.
 
         Raises:
             UserError: the task or a dataset cannot be pickled, since its class cannot be imported.
         """
         registered = [
-            _Registered(kind, name, _pickle(own)) for (kind, name), own in OWN.items() if name in list_names(kind)
+            _RegisteredName(kind, name, _pickle(own))
+            for (kind, name), own in REGISTRATIONS.items()
+            if name in list_names(kind)
         ]
         try:
             work = pickle.dumps((worker, arguments))
@@ -380,7 +385,7 @@ def _pickle(own: Any) -> bytes | None:
         return None
 
 
-def _register(entry: _Registered) -> None:
+def _register(entry: _RegisteredName) -> None:
     """Register it as the parent has, unless a module has done so already, when it was imported here. What cannot be
     unpickled here is left out: ``registry.find_name`` says why once the run asks for it."""
     if entry.pickled is None or entry.name in list_names(entry.kind):

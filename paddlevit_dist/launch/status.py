@@ -16,7 +16,7 @@ _HEAD = struct.Struct("<qqq")  # how often this rank has moved, its process, whe
 _MOVES = struct.Struct("<q")
 
 
-class Status(NamedTuple):
+class RankStatus(NamedTuple):
     """Note of a rank."""
 
     moves: int  # differs between any two notes
@@ -30,15 +30,15 @@ def new_pages(ranks: int) -> Any:
     return multiprocessing.get_context("spawn").RawArray("c", _PAGE_BYTES * ranks)
 
 
-def read(pages: Any, rank: int) -> Status:
+def read(pages: Any, rank: int) -> RankStatus:
     """Read what a rank has noted last."""
     content = pages[rank * _PAGE_BYTES : (rank + 1) * _PAGE_BYTES]
     moves, process, waits = _HEAD.unpack_from(content)
     text = content[_HEAD.size :].rstrip(b"\0").decode("utf-8", errors="replace")
-    return Status(moves, process, bool(waits), text if process else NOT_STARTED)
+    return RankStatus(moves, process, bool(waits), text if process else NOT_STARTED)
 
 
-class _Notes:
+class _StatusNotes:
     """This process's own notes."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class _Notes:
             self.page[:] = content[:_PAGE_BYTES].ljust(_PAGE_BYTES, b"\0")
 
 
-_own = _Notes()
+_own = _StatusNotes()
 
 
 def publish(pages: Any, rank: int) -> None:
@@ -66,10 +66,10 @@ def publish(pages: Any, rank: int) -> None:
     _own.write()
 
 
-def own() -> Status:
+def own() -> RankStatus:
     """Return what this process has noted last."""
     text = f"{_own.main}: {_own.detail}" if _own.detail else _own.main
-    return Status(_own.moves, os.getpid(), _own.waits, text)
+    return RankStatus(_own.moves, os.getpid(), _own.waits, text)
 
 
 def note(text: str) -> None:

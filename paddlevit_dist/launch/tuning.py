@@ -146,7 +146,7 @@ _is_set_for_calls = False
 
 def import_paddle() -> None:
     """Import Paddle while signals wait, and NumPy with it, whose threads then leave them to the main one for good."""
-    with signals.held():
+    with signals.blocked():
         import paddle  # noqa: F401
 
         signals.install_again()
@@ -252,7 +252,7 @@ def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_L
     is_on_cpu = device == "cpu"
     generator = np.random.default_rng(0)
     left, right = (generator.standard_normal((size, size)).astype(np.float32) for _ in range(2))
-    place = device_kinds.place_of(device)
+    place = device_kinds.get_place(device)
     a, b = paddle.to_tensor(left, place=place), paddle.to_tensor(right, place=place)
     seconds, products = [], []
     for _ in range(6):  # the first loads the kernels

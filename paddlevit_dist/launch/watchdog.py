@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import failures, status
-from .status import AT_END, NOT_STARTED, Status
+from .status import AT_END, NOT_STARTED, RankStatus
 
 _MOVED_BYTES = 1 << 20  # read or written: a save or a read of this size is progress, a line of the log is not
 _STOPPED = ("T", "t")
@@ -22,7 +22,7 @@ _STACK_SECONDS = 3.0  # for a process to write its stack, on a busy machine
 _GLOO_SECONDS = 20.0  # standing still this long, a rank can be the reason for gloo's giving up after 30
 
 
-class Process(NamedTuple):
+class ProcessInfo(NamedTuple):
     """The kernel's words on a process."""
 
     state: str  # such as "T (stopped)"; "" if nothing is known
@@ -31,7 +31,7 @@ class Process(NamedTuple):
     ticks: int  # of the processor, since it started
 
     @classmethod
-    def look(cls, process: int) -> "Process":
+    def look(cls, process: int) -> "ProcessInfo":
         fields = _text(f"/proc/{process}/stat").rpartition(")")[2].split()  # the third field and those behind it
         return cls(
             _first(f"/proc/{process}/status", "State:"),
@@ -50,10 +50,10 @@ class Process(NamedTuple):
         return f"{self.state or 'gone'}{f' in {self.waits_in}' if self.waits_in else ''}"
 
 
-class Seen(NamedTuple):
+class RankState(NamedTuple):
     """A watcher's knowledge of one rank."""
 
-    status: Status
+    status: RankStatus
     since: float  # by the watcher's clock: when it was last seen to move
     bytes_moved: int  # by then
     ticks: int  # likewise
@@ -61,7 +61,7 @@ class Seen(NamedTuple):
     is_heard: bool  # False: nothing has come from it for long, whatever its last note says
 
 
-def follow(before: Seen | None, found: Status, process: Process, now: float) -> Seen:
+def follow(before: RankState | None, found: RankStatus, process: ProcessInfo, now: float) -> RankState:
     """Return what is known of a rank after another look at it.
 
     Reading and writing much counts as moving, since a large file takes as long as it takes. So does computing before
@@ -73,11 +73,11 @@ def follow(before: Seen | None, found: Status, process: Process, now: float) -> 
         moved = process.bytes_moved - before.bytes_moved > _MOVED_BYTES
         moved = moved or (found.text in (NOT_STARTED, AT_END) and process.ticks > before.ticks)
     if before is None or moved:
-        return Seen(found, now, process.bytes_moved, process.ticks, process.is_stopped, True)
+        return RankState(found, now, process.bytes_moved, process.ticks, process.is_stopped, True)
     return before._replace(status=found, is_stopped=process.is_stopped)
 
 
-def culprit(seen: dict[int, Seen], seconds: float, now: float) -> int | None:
+def find_stalled_rank(seen: dict[int, RankState], seconds: float, now: float) -> int | None:
     """The rank that has stood still for ``seconds`` and keeps the others waiting, or None if all is well.
 
     A stopped or silent rank comes first: another may stand inside a collective, which its notes do not show as
@@ -94,7 +94,7 @@ def culprit(seen: dict[int, Seen], seconds: float, now: float) -> int | None:
     return None
 
 
-def describe(rank: int, seen: dict[int, Seen], now: float, process: str, limit: str = "WATCHDOG_SECONDS") -> str:
+def describe(rank: int, seen: dict[int, RankState], now: float, process: str, limit: str = "WATCHDOG_SECONDS") -> str:
     """One line about a rank that stands still.
 
     Args:
@@ -146,7 +146,7 @@ def _text(path: str) -> str:
         return ""
 
 
-class Clock:
+class MonotonicClock:
     """Time that stops while this process is stopped itself, as by Ctrl-Z: a watcher must not take that for a
     standstill of the others."""
 
@@ -188,9 +188,9 @@ class Watchdog:
         self._seconds = seconds
         self._folder = folder
         self._poll = min(1.0, (seconds or 10.0) / 10)
-        self._clock = Clock(longest_step=max(2.0, 4 * self._poll))
+        self._clock = MonotonicClock(longest_step=max(2.0, 4 * self._poll))
         self._next_look = 0.0
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, RankState] = {}
 
     def look(self, running: Mapping[int, Any]) -> dict[str, Any] | None:
         """The end of the rank that stands still, as in ``failures``, or None. Call it often; most calls do nothing."""
@@ -198,8 +198,8 @@ class Watchdog:
             return None
         self._next_look = time.monotonic() + self._poll
         now = self._look(running)
-        rank = culprit(self._seen, self._seconds, now)
-        return None if rank is None else self._end_of(rank, now)
+        rank = find_stalled_rank(self._seen, self._seconds, now)
+        return None if rank is None else self._describe_end(rank, now)
 
     def explain(self, failed: list[dict[str, Any]], running: Mapping[int, Any]) -> list[dict[str, Any]]:
         """``failed``, and the end of the rank that has made them fail if they only report that a peer is gone: on CPUs
@@ -207,8 +207,8 @@ class Watchdog:
         if not failed or not running or not all(failures.looks_like_a_lost_peer(end) for end in failed):
             return failed
         now = self._look(running)
-        rank = culprit(self._seen, _GLOO_SECONDS, now)
-        return failed if rank is None else [*failed, self._end_of(rank, now, "an exchange gives up after 30")]
+        rank = find_stalled_rank(self._seen, _GLOO_SECONDS, now)
+        return failed if rank is None else [*failed, self._describe_end(rank, now, "an exchange gives up after 30")]
 
     def kill(self, failed: list[dict[str, Any]]) -> None:
         """End the ranks that stand still: asked politely, they would not hear."""
@@ -219,19 +219,19 @@ class Watchdog:
     def _look(self, running: Mapping[int, Any]) -> float:
         now = self._clock.now()
         self._seen = {
-            rank: follow(self._seen.get(rank), status.read(self._pages, rank), Process.look(process.pid), now)
+            rank: follow(self._seen.get(rank), status.read(self._pages, rank), ProcessInfo.look(process.pid), now)
             for rank, process in running.items()
         }
         return now
 
-    def _end_of(self, rank: int, now: float, limit: str = "WATCHDOG_SECONDS") -> dict[str, Any]:
-        process = Process.look(self._processes[rank].pid)
+    def _describe_end(self, rank: int, now: float, limit: str = "WATCHDOG_SECONDS") -> dict[str, Any]:
+        process = ProcessInfo.look(self._processes[rank].pid)
         message = describe(rank, self._seen, now, str(process), limit)
-        stacks = "" if process.is_stopped else self._stacks_of(rank)
+        stacks = "" if process.is_stopped else self._get_stacks(rank)
         kind = failures.STANDSTILL
         return {"kind": kind, "rank": rank, "message": message, "traceback": stacks, "time": time.time()}
 
-    def _stacks_of(self, rank: int) -> str:
+    def _get_stacks(self, rank: int) -> str:
         """The Python stacks of a rank; empty if it does not answer, or has not come so far as to be able to."""
         file = _stack_file(self._folder, rank)
         if not file.exists():

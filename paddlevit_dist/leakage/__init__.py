@@ -4,7 +4,7 @@ deleted (see ``extension``).
 - ``perceptual``: a hash of images, and a second look at two of them; ``comparing``: many hashes with many
 - ``fingerprints``: what is kept of each sample of a data set, also of scenes and volumes
 - ``search``: the pairs of two data sets
-- ``telling``: the command ``inspect leaks``, and what ``inspect data`` says
+- ``formatting``: the command ``inspect leaks``, and what ``inspect data`` says
 - ``evaluation``: for ``evaluate -without_leaks``; ``settings``: keys
 """
 
@@ -14,22 +14,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..extension import About, Extension, Flag
+from ..extension import CommandHelp, Extension, Flag
 from ..runtime.compiled import has_numba
 
 if TYPE_CHECKING:
-    from ..engine.run import Run
+    from ..engine.trainer import Trainer
     from ..logging.callbacks import Callback
     from ..settings.every_run import RunSettings
     from ..tasks.task import Task
 
 
-class Leakage(Extension):
+class LeakageExtension(Extension):
     """The command inspect leaks, what inspect data says of them, and -without_leaks."""
 
     commands = {"inspect leaks": "samples of validation that stand in training; takes the main flags"}
     about = {
-        "inspect leaks": About(
+        "inspect leaks": CommandHelp(
             "Find samples of validation that stand in training, too: leaks.json, leaks.png.",
             (
                 "-cfg=finetune_pictures -data_path=my_data",
@@ -41,11 +41,11 @@ class Leakage(Extension):
     flags = (Flag("without_leaks", None, "WITHOUT_LEAKS", "data", "evaluate also without samples seen in training"),)
 
     def run_command(self, name: str, words: list[str]) -> None:
-        from .telling import run
+        from .formatting import run
 
         run(words)
 
-    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+    def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
         if trains or not run.config["WITHOUT_LEAKS"]:
             return ()
         from .evaluation import WithoutLeaks
@@ -54,7 +54,7 @@ class Leakage(Extension):
 
     def data_inspected(self, config: RunSettings, task: Task, train: Any, folder: Path) -> None:
         if has_numba():
-            from .telling import show
+            from .formatting import show
 
             show(config, task, train, folder)
         else:
@@ -66,4 +66,4 @@ class Leakage(Extension):
         find_in_training(config, datasets, folder)
 
 
-EXTENSION = Leakage()
+EXTENSION = LeakageExtension()

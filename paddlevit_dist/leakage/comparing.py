@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ..launch.devices import cpu_cores
-from ..logging.progress import Progress
+from ..logging.progress import ProgressBar
 from ..runtime.compiled import compiled
 
 NEAR, FIRST = 13, 22  # bits that may differ from the nearest variant, and from the image itself
@@ -44,7 +44,7 @@ def nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.nda
     found = np.full((len(queries), NEAREST), -1, np.int64)
     distances = np.full((len(queries), NEAREST), 255, np.uint8)
     starts = range(0, len(queries), _AT_ONCE)
-    bar = Progress(len(starts), "comparing hashes", shown=True)
+    bar = ProgressBar(len(starts), "comparing hashes", shown=True)
     gone = threading.Event()
 
     def compare(start: int) -> None:

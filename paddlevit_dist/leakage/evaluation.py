@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..distributed import is_main
-from ..engine.run import Run
+from ..engine.trainer import Trainer
 from ..logging.callbacks import Callback
 from ..logging.progress import write_line
 from ..logging.record import cache_folder
@@ -56,18 +56,18 @@ class WithoutLeaks(Callback):
 
     on_every_rank = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Trainer) -> None:
         self._run = run
         run.evaluation.keeps_table = True
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
         evaluation, record = self._run.evaluation, self._run.record
-        if not is_main() or not evaluation.samples.labelled:
+        if not is_main() or not evaluation.samples.labeled:
             return
         total, listed, table = len(evaluation.samples), read(record.folder / FILE), evaluation.table
         if not 0 < len(listed) < total:
             which = "all of them stand in training" if listed else "none of them stands in training: the same score"
-            record.say(f"without leaks: {which}")
+            record.log_and_print(f"without leaks: {which}")
             return
         without = {"without": f"without {len(listed):,} of {total:,} that stand in training"}
         try:
@@ -75,8 +75,10 @@ class WithoutLeaks(Callback):
                 raise KeyError("score")
             values, line = evaluation.scored(table.without(listed), without)
         except KeyError as missing:  # of a task of somebody's own
-            record.say(f"without leaks: not known: the task's metrics give no {missing} of the other samples alone")
+            record.log_and_print(
+                f"without leaks: not known: the task's metrics give no {missing} of the other samples alone"
+            )
             return
         counts = {"left_out": len(listed), "samples": total - len(listed)}
         record.event("evaluation_without_leaks", {**facts, **counts, **values})
-        record.say(f"without leaks: {line}")
+        record.log_and_print(f"without leaks: {line}")

@@ -25,7 +25,7 @@ _VERSION = 2  # with a checksum
 _POINTS, _VOLUMES = ("scenes", "shapes"), ("volumes", "volumes with label maps")  # what datasets hold
 
 
-class Fingerprints(NamedTuple):
+class DatasetFingerprints(NamedTuple):
     """Of a data set of n samples.
 
     Attributes:
@@ -53,7 +53,7 @@ def can_be_compared(dataset: Any) -> bool:
 
 def fingerprints(
     dataset: Any, label: str, variants: int, cache_folder: Path | None, seconds: float = float("inf")
-) -> Fingerprints:
+) -> DatasetFingerprints:
     """Read all samples, or as many in a fixed random order as the time allows.
 
     Those of image files are kept in ``cache_folder``, also where this is interrupted: the next call reads the others.
@@ -80,7 +80,7 @@ def fingerprints(
         if file is not None and len(missing):
             with contextlib.suppress(UserError):  # it only saves time
                 write_array(file, table)
-    return Fingerprints(table["state"], table["stored"], table["content"], table["hashes"])
+    return DatasetFingerprints(table["state"], table["stored"], table["content"], table["hashes"])
 
 
 def _cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> Path | None:
@@ -121,10 +121,10 @@ def _look_at_image(dataset: Any, index: int, variants: int) -> tuple[int, int, i
         stored = _digest(encoded)
         image = _decode(encoded, dataset, index, (_DRAFT_PX, _DRAFT_PX))
     if dataset.kind != "glyph" and min(image.size) >= SMALLEST_PX:
-        luminance = perceptual.grey(perceptual.thumbnail(image))
+        luminance = perceptual.gray(perceptual.thumbnail(image))
         if luminance.std() >= perceptual.PLAIN:
             return HASHED, stored, 0, perceptual.hashes(luminance, variants)
-    pixels = pixels_of(dataset, index)
+    pixels = read_pixels(dataset, index)
     return EXACT, stored, _digest(np.array(pixels.shape), pixels), 0
 
 
@@ -136,7 +136,7 @@ def _decode(encoded: bytes, dataset: Any, index: int, draft: tuple[int, int] | N
         return convert(image, "RGB", dataset.reading)
 
 
-def pixels_of(dataset: Any, index: int) -> np.ndarray:
+def read_pixels(dataset: Any, index: int) -> np.ndarray:
     """uint8 (height, width, 3), in full.
 
     Raises:
@@ -167,8 +167,8 @@ def _thumbnail(dataset: Any, index: int) -> np.ndarray | None:
 def _digest_of_points(scene: Any) -> int:
     """Of coordinates and of colours where there are some, in whatever order the points are."""
     xyz = np.asarray(scene.xyz, dtype="<f4") + np.float32(0)  # there is one zero
-    colours = np.asarray(getattr(scene, "rgb", xyz[:, :0]), dtype="<u4")
-    rows = np.concatenate([np.ascontiguousarray(xyz).view("<u4"), colours], axis=1)
+    colors = np.asarray(getattr(scene, "rgb", xyz[:, :0]), dtype="<u4")
+    rows = np.concatenate([np.ascontiguousarray(xyz).view("<u4"), colors], axis=1)
     return _digest(rows[np.lexsort(rows.T)])
 
 

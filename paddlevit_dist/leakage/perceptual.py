@@ -32,7 +32,7 @@ def thumbnail(image: Image.Image) -> np.ndarray:
     return np.asarray(image.convert("RGB").resize((THUMB_PX, THUMB_PX), Image.Resampling.BOX))
 
 
-def grey(thumb: np.ndarray) -> np.ndarray:
+def gray(thumb: np.ndarray) -> np.ndarray:
     """float64 (64, 64), 0 to 255: luminance of a thumbnail, weighted as in ITU-R BT.601."""
     return thumb @ np.array([0.299, 0.587, 0.114])
 
@@ -80,7 +80,7 @@ def _resampling(low: float, high: float, size: int, parts: int = 1) -> np.ndarra
     return matrix.reshape(size, parts, THUMB_PX).mean(axis=1)
 
 
-class Likeness(NamedTuple):
+class ImageSimilarity(NamedTuple):
     """How alike two aligned images are, correlations from -1 to 1.
 
     Attributes:
@@ -88,7 +88,7 @@ class Likeness(NamedTuple):
         details: of what is left of the luminance without its slow changes.
     """
 
-    colours: float
+    colors: float
     details: float
 
     @property
@@ -102,24 +102,24 @@ LEAST_EACH, LEAST_TOGETHER = 0.5, 1.45
 _UNLIKE = 0.4  # of colours that are out of focus: no alignment by a few pixels makes 0.5 of it
 
 
-def likeness(one: np.ndarray, other: np.ndarray) -> Likeness:
+def likeness(one: np.ndarray, other: np.ndarray) -> ImageSimilarity:
     """The second look: moves the borders of ``one`` until it fits ``other`` best, and compares what both show.
 
     Args:
         one, other: thumbnails, uint8 (64, 64, 3).
     """
-    first, second = grey(one), grey(other)
+    first, second = gray(one), gray(other)
     planes, others = (np.moveaxis(thumb.astype(np.float64), 2, 0) for thumb in (one, other))  # (3, 64, 64)
-    colours = _correlation(*(_blur() @ image @ _blur().T for image in (planes, others)))
-    if colours < _UNLIKE:
-        return Likeness(colours, 0.0)
+    colors = _correlation(*(_blur() @ image @ _blur().T for image in (planes, others)))
+    if colors < _UNLIKE:
+        return ImageSimilarity(colors, 0.0)
     borders = np.array([0.0, 1.0, 0.0, 1.0])  # top, bottom, left, right
     borders = _align(_blur() @ first @ _blur().T, _blur() @ second @ _blur().T, borders)
     details = [image - _blur() @ image @ _blur().T for image in (first, second)]
     borders = _align(*details, borders)
     rows, columns, is_shared = _window(borders)
-    colours = _correlation((rows @ planes @ columns.T)[:, is_shared], others[:, is_shared])
-    return Likeness(colours, _correlation((rows @ details[0] @ columns.T)[is_shared], details[1][is_shared]))
+    colors = _correlation((rows @ planes @ columns.T)[:, is_shared], others[:, is_shared])
+    return ImageSimilarity(colors, _correlation((rows @ details[0] @ columns.T)[is_shared], details[1][is_shared]))
 
 
 @functools.cache
@@ -146,7 +146,7 @@ def _align(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.nda
     Source: B. Lucas, T. Kanade, "An Iterative Image Registration Technique", IJCAI 1981, section 4.3.
     """
     slopes = np.gradient(moving, 1 / THUMB_PX)  # by rows, by columns; a side has the length 1
-    centred = (np.arange(THUMB_PX) + 0.5) / THUMB_PX - 0.5
+    centered = (np.arange(THUMB_PX) + 0.5) / THUMB_PX - 0.5
     best, found = -1.0, borders
     for _ in range(_STEPS):
         rows, columns, is_shared = _window(borders)
@@ -155,7 +155,7 @@ def _align(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.nda
         if fit > best:
             best, found = fit, borders
         down, across = (rows @ slope @ columns.T for slope in slopes)
-        unknown = [down, down * centred[:, None], across, across * centred]
+        unknown = [down, down * centered[:, None], across, across * centered]
         system = np.stack([*(part[is_shared] for part in unknown), shown, np.ones_like(shown)], axis=1)
         normal = system.T @ system
         solved = np.linalg.solve(normal + 1e-6 * np.trace(normal) * np.eye(6) / 6, system.T @ target)

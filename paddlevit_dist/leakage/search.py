@@ -13,7 +13,15 @@ from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
 from . import perceptual
 from .comparing import nearest
-from .fingerprints import HASHED, UNREADABLE, Fingerprints, can_be_compared, fingerprints, pixels_of, thumbnails
+from .fingerprints import (
+    HASHED,
+    UNREADABLE,
+    DatasetFingerprints,
+    can_be_compared,
+    fingerprints,
+    read_pixels,
+    thumbnails,
+)
 
 FILE = "leaks.json"
 SAME_FILE, SAME_CONTENT, NEAR = "same file", "same content", "near duplicate"
@@ -22,7 +30,7 @@ _LOOKS_AT_ONCE = 4096  # pairs whose small images are in memory together
 
 class DuplicatePair(NamedTuple):
     """A sample of validation, the one of training that it is, and what is equal; ``likeness`` is 1 but for images
-    that are near duplicates (``perceptual.Likeness``, the mean of both)."""
+    that are near duplicates (``perceptual.ImageSimilarity``, the mean of both)."""
 
     val: int
     train: int
@@ -30,7 +38,7 @@ class DuplicatePair(NamedTuple):
     likeness: float = 1.0
 
 
-class Search(NamedTuple):
+class SearchResult(NamedTuple):
     """Outcome of a search.
 
     Attributes:
@@ -60,7 +68,7 @@ class Search(NamedTuple):
         return sum(pair.kind == kind for pair in self.pairs)
 
 
-def find(val: Any, train: Any, cache_folder: Path | None, seconds: float = float("inf")) -> Search:
+def find(val: Any, train: Any, cache_folder: Path | None, seconds: float = float("inf")) -> SearchResult:
     """Look for each sample of the data set ``val`` in ``train``. Shows its progress, and can be interrupted.
 
     Args:
@@ -81,7 +89,7 @@ def find(val: Any, train: Any, cache_folder: Path | None, seconds: float = float
             pairs[pair.val] = pair
     unreadable = sum(int(np.count_nonzero(one.state == UNREADABLE)) for one in (ours, theirs))
     looked = ours.num_read, theirs.num_read
-    return Search([pairs[index] for index in sorted(pairs)], looked, (len(val), len(train)), unreadable)
+    return SearchResult([pairs[index] for index in sorted(pairs)], looked, (len(val), len(train)), unreadable)
 
 
 def _rank(pair: DuplicatePair) -> tuple[bool, float]:
@@ -99,7 +107,7 @@ def _equal(ours: np.ndarray, theirs: np.ndarray, kind: str) -> Iterator[tuple[in
 
 
 def _near(
-    val: Any, train: Any, ours: Fingerprints, theirs: Fingerprints, known: dict[int, DuplicatePair]
+    val: Any, train: Any, ours: DatasetFingerprints, theirs: DatasetFingerprints, known: dict[int, DuplicatePair]
 ) -> Iterator[DuplicatePair]:
     """Those whose hashes are near and whose second look says that they are copies."""
     mine = np.array([index for index in np.flatnonzero(ours.state == HASHED).tolist() if index not in known], np.int64)
@@ -126,12 +134,12 @@ def _near(
 
 def _same_pixels(val: Any, index: int, train: Any, other: int) -> bool:
     try:
-        return np.array_equal(pixels_of(val, index), pixels_of(train, other))
+        return np.array_equal(read_pixels(val, index), read_pixels(train, other))
     except UserError:
         return False
 
 
-def write(file: Path, search: Search, val: Any, train: Any) -> None:
+def write(file: Path, search: SearchResult, val: Any, train: Any) -> None:
     """Write the pairs with their names as JSON.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..settings.key import ConfigView, Table
+from ..settings.key import ConfigView, KeyTable
 from ..settings.section import PathText, key, rows
 
 
@@ -23,4 +23,4 @@ def _check(given: ConfigView[LeakageSettings]) -> list[str]:
     return []
 
 
-TABLE = Table(rows(LeakageSettings), effects={"place": ("WITHOUT_LEAKS", "TRAIN_DATA")}, check=_check)
+TABLE = KeyTable(rows(LeakageSettings), effects={"place": ("WITHOUT_LEAKS", "TRAIN_DATA")}, check=_check)

@@ -13,7 +13,7 @@ _MOST_CLASSES = 255  # of pixels and voxels, which are counted as uint8, 255 for
 
 
 @contextlib.contextmanager
-def said_of(what: str) -> Iterator[None]:
+def prefix_errors(what: str) -> Iterator[None]:
     """Begin the message of a ``UserError`` that the block raises with what it is about."""
     try:
         yield
@@ -76,7 +76,7 @@ def label_pair(
     return found, true
 
 
-def corners_of(values: Any) -> np.ndarray:
+def check_corners(values: Any) -> np.ndarray:
     """Return the corners of boxes, (n, 4); an empty list or a single box is fine."""
     boxes = host(values)
     boxes = boxes.reshape(-1, 4) if boxes.size in (0, 4) else boxes

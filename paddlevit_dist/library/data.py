@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..tasks.dataset import Samples
+from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task, make_task
 from .runs import PathLike, load_config
 
@@ -42,7 +42,7 @@ def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "Opened
     return opened
 
 
-class OpenedSamples(Samples, paddle.io.Dataset):
+class OpenedSamples(TransformedDataset, paddle.io.Dataset):
     """Give the samples of one split, and collate them as their task does.
 
     Args:
@@ -51,7 +51,7 @@ class OpenedSamples(Samples, paddle.io.Dataset):
         seed: of what is random about a sample.
     """
 
-    def __init__(self, task: Task, samples: Samples, seed: int) -> None:
+    def __init__(self, task: Task, samples: TransformedDataset, seed: int) -> None:
         self.task, self.samples, self.seed = task, samples, seed
         self.dataset: Any = samples.dataset
         self.class_names = samples.class_names

@@ -12,11 +12,11 @@ import numpy as np
 import paddle
 
 from ..distributed import all_gather, rank, reduce_dict
-from ..engine.confidence import Confidence, intervals_of
-from ..intervals import Interval
+from ..engine.confidence import IntervalConfig, compute_intervals
+from ..intervals import ConfidenceInterval
 from ..runtime.errors import UserError
 from ..tasks.metrics import Metrics
-from .checks import corners_of, host, label_pair, require, require_classes, require_few, require_parts, said_of
+from .checks import check_corners, host, label_pair, prefix_errors, require, require_classes, require_few, require_parts
 
 _RESAMPLES = 1000  # of the bootstrap, as EVALUATION.RESAMPLES has it
 _NO_CLASS = -100  # of points
@@ -29,13 +29,13 @@ def _named(method: Method) -> Method:
 
     @functools.wraps(method)
     def call(self: "Meter", *arguments: Any, **options: Any) -> Any:
-        with said_of(type(self).__name__):
+        with prefix_errors(type(self).__name__):
             return method(self, *arguments, **options)
 
     return cast(Method, call)
 
 
-class Scores(NamedTuple):
+class MeterScores(NamedTuple):
     """Hold what a meter has computed.
 
     Attributes:
@@ -44,7 +44,7 @@ class Scores(NamedTuple):
     """
 
     values: dict[str, float]
-    intervals: dict[str, Interval]
+    intervals: dict[str, ConfidenceInterval]
 
 
 class Meter:
@@ -76,7 +76,7 @@ class Meter:
         self._names = names
         self._metrics: Any = self._build(names, **options)
         self._settings = names, {name: np.asarray(value).tolist() for name, value in options.items()}
-        self._confidence = None if percent is None else Confidence(int(percent), _RESAMPLES)
+        self._confidence = None if percent is None else IntervalConfig(int(percent), _RESAMPLES)
         self._samples = 0
         self._indices: list[int] = []
 
@@ -135,7 +135,7 @@ class Meter:
         """Count samples once all of them are sound."""
         samples = []
         for found, true, number in zip(outputs, targets, numbers, strict=True):
-            with said_of(f"sample {number}"):
+            with prefix_errors(f"sample {number}"):
                 samples.append(self._check(found, true))
         for number, sample in zip(numbers, samples, strict=True):
             self._add(number, *sample)
@@ -157,7 +157,7 @@ class Meter:
         return self
 
     @_named
-    def compute(self) -> Scores:
+    def compute(self) -> MeterScores:
         """Compute the scores of all samples of all processes. Every rank must call this.
 
         Raises:
@@ -169,9 +169,9 @@ class Meter:
         before = sum(samples for samples, _ in parts[: rank()])
         indices = self._indices if given else range(before, before + self._samples)
         values = self._metrics.compute(reduce_dict(self._metrics.state, average=False))
-        intervals = intervals_of(self._metrics, indices, self._confidence) if self._confidence else {}
+        intervals = compute_intervals(self._metrics, indices, self._confidence) if self._confidence else {}
         known = {name: value for name, value in values.items() if name not in self.unknown}
-        return Scores(
+        return MeterScores(
             {name: value if isinstance(value, int) else float(value) for name, value in known.items()},
             {name: interval for name, interval in intervals.items() if name not in self.unknown},
         )
@@ -265,12 +265,12 @@ class CocoAP(Meter):
         return DetectionMetrics(names, with_masks=masks)
 
     def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
-        from ..images.detection.detections import Detections, as_written
+        from ..images.detection.detections import DetectedObjects, as_written
 
         more = ["masks"] if self._with_masks else []
         require_parts(found, "output", ["boxes", "scores", "labels", *more])
         require_parts(true, "target", ["boxes", "labels", *more, *(["size"] if more else [])])
-        corners, true_corners = corners_of(found["boxes"]), corners_of(true["boxes"])
+        corners, true_corners = check_corners(found["boxes"]), check_corners(true["boxes"])
         for side, one, number in (("output", found, len(corners)), ("target", true, len(true_corners))):
             for name in ("scores", "labels", "areas", "is_crowd", "masks"):
                 if (values := one.get(name)) is not None:
@@ -287,7 +287,7 @@ class CocoAP(Meter):
         is_crowd = host(true.get("is_crowd", np.zeros(len(boxes)))).astype(bool)
         require_classes(labels, len(self._names), "labels of the output")
         require_classes(true_labels, len(self._names), "labels of the target")
-        detections = Detections(corners, scores, labels.astype(np.int64), found.get("masks"))
+        detections = DetectedObjects(corners, scores, labels.astype(np.int64), found.get("masks"))
         truth = SimpleNamespace(
             boxes=boxes, labels=true_labels.astype(np.int64), areas=areas, is_crowd=is_crowd, masks=true.get("masks")
         )
@@ -316,7 +316,7 @@ class ScanNetAP(Meter):
         return InstanceMetrics(names, chosen)
 
     def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
-        from ..points.instances.metrics import Prediction
+        from ..points.instances.metrics import InstancePrediction
 
         for side, one in (("output", found), ("target", true)):
             require_parts(one, side, ["classes", "instances"])
@@ -338,7 +338,7 @@ class ScanNetAP(Meter):
                 points.dtype.kind in "iu" and points.min() >= 0 and points.max() < len(classes)
             )
             require(bool(is_inside), f"points of an instance are no indices of {len(classes)} points")
-            predictions.append(Prediction(of, confidence, np.unique(points).astype(np.int64)))
+            predictions.append(InstancePrediction(of, confidence, np.unique(points).astype(np.int64)))
         return classes, true_classes, instances, predictions
 
     def _add(self, number: int, *sample: Any) -> None:

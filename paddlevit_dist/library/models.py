@@ -9,7 +9,7 @@ from paddle import nn
 
 from .. import models
 from .. import settings as configuration
-from ..checkpoint.load import classes_of, load_weights
+from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.published import find_published_for
 from ..checkpoint.weights import evaluated_weights, read_weights
 from ..inference.predictor import prepare_task
@@ -142,7 +142,7 @@ def _pretrained(
     source = evaluated_weights(os.fspath(source))
     weights = read_weights(source)
     model = models.create_model(own, num_classes, image_size, **options)
-    known = classes_of(model, weights)
+    known = count_classes(model, weights)
     if num_classes is None and known not in (None, models.default_classes(own)):
         model.reset_classifier(known)
     load_weights(model, weights, strict=num_classes in (None, known))
@@ -151,7 +151,7 @@ def _pretrained(
     return cast(nn.Layer, model)
 
 
-def _settings_of(name: str, source: str | None, model: Any) -> RunSettings:
+def _build_settings(name: str, source: str | None, model: Any) -> RunSettings:
     """Return the configuration of a run with this model of that name, which knows what its weights expect."""
     words = ["-dataset=folder", f"MODEL.NAME={find_name('model', name)}"]
     words += [f"-pretrained={source}"] if source else []
@@ -182,7 +182,7 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
         raise UserError(
             f"create_transform: it is not known what {kind} expects: take a model of create_model, or weights"
         )
-    config = _settings_of(*made_of, body) if isinstance(made_of, tuple) else made_of
+    config = _build_settings(*made_of, body) if isinstance(made_of, tuple) else made_of
     return ImageTransform(config, training)
 
 
@@ -197,18 +197,18 @@ class ImageTransform:
     """
 
     def __init__(self, config: RunSettings, training: bool = False) -> None:
-        from ..images.classification.samples import ClassificationInput, dataset_of, evaluation_transform
+        from ..images.classification.samples import ClassificationInput, evaluation_transform, find_dataset_class
         from ..images.classification.task import Classification
-        from ..images.data.reading import Reading
+        from ..images.data.reading import ReadConfig
 
         task = make_task(config)
         if not isinstance(task, Classification):
             raise UserError(f"create_transform is for classifiers of images, not for TASK {config.TASK}: use Predictor")
-        data, dataset = task.config.DATA, dataset_of(task.config)
+        data, dataset = task.config.DATA, find_dataset_class(task.config)
         self.image_size: int = data.IMAGE_SIZE
         self.mean, self.std = tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
-        self._normaliser, self._mode = task.normaliser, dataset.image_mode
-        self._reading = Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
+        self._normalizer, self._mode = task.normalizer, dataset.image_mode
+        self._reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
         evaluated = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
         trained = task.training_transform(dataset.kind) if training else None
         self._transform = trained or (lambda image, generator: evaluated(image, generator)[0])
@@ -223,7 +223,7 @@ class ImageTransform:
         Raises:
             UserError: it cannot be read as an image.
         """
-        return self.normalise(paddle.to_tensor(self.pixels(image, generator)[None]))[0]
+        return self.normalize(paddle.to_tensor(self.pixels(image, generator)[None]))[0]
 
     def pixels(self, image: Any, generator: np.random.Generator | int | None = None) -> np.ndarray:
         """Transform one image to uint8 (channels, height, width), without Paddle; the arguments are those of a call."""
@@ -237,6 +237,6 @@ class ImageTransform:
             decoded = GivenImages([image], None, self._mode, self._reading).image(0)
         return cast(np.ndarray, self._transform(decoded, np.random.default_rng(generator)))
 
-    def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
+    def normalize(self, images: paddle.Tensor) -> paddle.Tensor:
         """Normalize uint8 (batch, channels, height, width) to float32, on the device where the images are."""
-        return self._normaliser(images)
+        return self._normalizer(images)

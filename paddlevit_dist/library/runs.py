@@ -88,7 +88,7 @@ def train(
         Stopped: SIGTERM or STOP_AFTER_SECONDS; it is saved, too.
     """
     given = {"epochs": epochs, "data_path": data_path, "output": output, **keys}
-    folder = _run(_words(config, devices, given))
+    folder = _run(_format_arguments(config, devices, given))
     values, intervals, _ = _last_evaluation(folder)
     return TrainedRun(folder, values, intervals, str(folder / "checkpoints" / "last"))
 
@@ -119,13 +119,13 @@ def evaluate(
     source = os.fspath(weights)
     given = {"data_path": data_path, "output": output, "pretrained": source, **keys}
     if config is not None:
-        folder = _run(["-eval", *_words(config, devices, given)])
+        folder = _run(["-eval", *_format_arguments(config, devices, given)])
     else:
-        beside = _config_of(source)
+        beside = _build_config(source)
         named = keys.get("IMPORTS") or keys.get("import") or []
         plugins.load([named] if isinstance(named, str) else named, "IMPORTS")
-        given = {**_places_of(beside), **given, "output": beside.parent if output is None else output}
-        folder = _run(["-eval", *_words(beside, devices, given)], is_trusted=False)
+        given = {**_find_output_keys(beside), **given, "output": beside.parent if output is None else output}
+        folder = _run(["-eval", *_format_arguments(beside, devices, given)], is_trusted=False)
     return TrainedRun(folder, *_last_evaluation(folder))
 
 
@@ -162,10 +162,10 @@ def load_config(config: PathLike, **keys: Any) -> RunSettings:
     Raises:
         UserError: a setting is not known, wrong, or does not fit another.
     """
-    return configuration.load(_words(config, 1, keys), configuration.EXAMPLE).values
+    return configuration.load(_format_arguments(config, 1, keys), configuration.EXAMPLE).values
 
 
-def _words(config: PathLike, devices: int, given: Mapping[str, Any]) -> list[str]:
+def _format_arguments(config: PathLike, devices: int, given: Mapping[str, Any]) -> list[str]:
     """Write the command line that says the same."""
     words = [f"-cfg={os.fspath(config)}", f"-ngpus={devices}"]
     for name, value in given.items():
@@ -188,14 +188,14 @@ def _text(value: Any) -> str:
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _places_of(config: Path) -> dict[str, Any]:
+def _find_output_keys(config: Path) -> dict[str, Any]:
     """Return the keys that keep an evaluation from writing elsewhere than beside a run that was moved or copied."""
     values = {setting.name: setting.value for setting in configuration.files.read(str(config))}
     is_in_place = os.path.abspath(str(values.get("SAVE", ""))) == os.path.abspath(config.parent)
     return {} if is_in_place else {"DATA.CACHE_FOLDER": "None"}
 
 
-def _config_of(source: str) -> Path:
+def _build_config(source: str) -> Path:
     folders = Path(source), *Path(source).absolute().parents[:2]  # also of a checkpoint
     found = next((one / "config.yaml" for one in folders if (one / "config.yaml").is_file()), None)
     if found is None:
@@ -245,7 +245,7 @@ def _as_before(training: bool, computes: bool) -> Iterator[None]:
     device = paddle.get_device() if computes else ""
     try:
         with signals.installed(), paddle.utils.unique_name.guard():
-            signals.expect(training)
+            signals.set_mode(training)
             yield
     except Stopped as stop:
         if stop.reason != "SIGINT":

@@ -1,8 +1,8 @@
 """Who is told of a run while it goes on: each concern that is not the loop's is a class derived from ``Callback``.
 
-``register_callback("mine", Mine)`` gives a class a name for ``-log_to=mine``; ``Run(..., callbacks=[Mine()])`` takes
-one as it is. TensorBoard and VisualDL (``event_logs``), Weights & Biases and MLflow (``services``) are callbacks, and
-so are the average of the weights, the reports, early stopping, the profile and the report's page.
+``register_callback("mine", Mine)`` gives a class a name for ``-log_to=mine``; ``Trainer(..., callbacks=[Mine()])``
+takes one as it is. TensorBoard and VisualDL (``event_logs``), Weights & Biases and MLflow (``services``) are callbacks,
+and so are the average of the weights, the reports, early stopping, the profile and the report's page.
 """
 
 import collections
@@ -16,7 +16,7 @@ from ..registry import require_derived, resolve
 from ..runtime import printing
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..tasks.task import Records, Step, Term
+from ..tasks.task import LossTerm, Records, StepPosition
 from .record import recorded_events
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
@@ -49,10 +49,10 @@ class RunFacts(NamedTuple):
         for event in recorded_events(self.folder) if self.update else ():
             is_told = event.get("kind") in ("training", "evaluation") and "epoch" in event
             if is_told and not event.get("superseded"):
-                yield {"update": event["epoch"] * self.updates_per_epoch, **event, **ends_of(event)}
+                yield {"update": event["epoch"] * self.updates_per_epoch, **event, **get_interval_ends(event)}
 
 
-def ends_of(evaluation: dict[str, Any]) -> dict[str, float]:
+def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
     """For callbacks, of a line of ``metrics.jsonl``: the ends of the main score's interval, which is the first that it
     has, such as "top-1 low" and "top-1 high"; empty where it has none."""
     for name, ends in evaluation.get("interval", {}).items():
@@ -61,7 +61,7 @@ def ends_of(evaluation: dict[str, Any]) -> dict[str, float]:
     return {}
 
 
-class Update(NamedTuple):
+class UpdateRecord(NamedTuple):
     """An update that has been made.
 
     Attributes:
@@ -73,8 +73,8 @@ class Update(NamedTuple):
         is_last: of the epoch.
     """
 
-    step: Step
-    terms: list[dict[str, Term]]
+    step: StepPosition
+    terms: list[dict[str, LossTerm]]
     is_finite: bool
     learning_rate: float
     made: int
@@ -131,10 +131,10 @@ class Callback:
     def data_awaited(self) -> None:
         """The loop turns to the loader for the next update's batches."""
 
-    def update_started(self, step: Step, batches: list[dict[str, Any]]) -> None:
+    def update_started(self, step: StepPosition, batches: list[dict[str, Any]]) -> None:
         """An update's batches are there."""
 
-    def update_done(self, update: Update) -> None:
+    def update_done(self, update: UpdateRecord) -> None:
         """An update is made, and counted."""
 
     def epoch_left(self) -> None:
@@ -171,7 +171,7 @@ class Callback:
         """A run that only evaluates is over; ``facts`` are plain values that tell what was evaluated."""
 
 
-def callbacks_of(names: Sequence[str]) -> dict[str, Any]:
+def find_callbacks(names: Sequence[str]) -> dict[str, Any]:
     """Name -> what is registered as the callback, once it is seen that it has what it needs.
 
     Raises:
@@ -186,7 +186,7 @@ def callbacks_of(names: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-class Callbacks:
+class CallbackList:
     """Tells all callbacks of a run, in their order, what happens; what those of users raise is kept away from it.
 
     Args:
@@ -209,11 +209,11 @@ class Callbacks:
             callback.start(run)
         self._is_started = True
 
-    def tell(self, event: str, *arguments: Any) -> None:
+    def notify(self, event: str, *arguments: Any) -> None:
         """Call the method of this name of each."""
         while self._saved:
-            self._tell_all("saved", self._saved.popleft())
-        self._tell_all(event, *arguments)
+            self._notify_all("saved", self._saved.popleft())
+        self._notify_all(event, *arguments)
 
     def note_saved(self, path: Path) -> None:
         """May be called in any thread."""
@@ -221,7 +221,7 @@ class Callbacks:
 
     def end(self, outcome: str) -> None:
         if self._is_started:
-            self.tell("end", outcome)
+            self.notify("end", outcome)
             self._is_started = False
 
     @property
@@ -234,7 +234,7 @@ class Callbacks:
         """Whether any of them does (see ``Callback.wants_records``)."""
         return any(one.on_every_rank and one.wants_records for one in self._callbacks)
 
-    def _tell_all(self, event: str, *arguments: Any) -> None:
+    def _notify_all(self, event: str, *arguments: Any) -> None:
         for callback in list(self._callbacks):
             if callback.on_every_rank:
                 getattr(callback, event)(*arguments)

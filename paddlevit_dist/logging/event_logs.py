@@ -19,7 +19,7 @@ from .callbacks import Callback, RunFacts
 _NO_CURVES = ("kind", "time", "epoch", "update", "superseded")
 
 
-def scalars_of(group: str, values: dict[str, Any]) -> dict[str, float]:
+def collect_scalars(group: str, values: dict[str, Any]) -> dict[str, float]:
     """``group/name`` -> value, of what is a number."""
     return {
         f"{group}/{name}": float(value)
@@ -67,7 +67,7 @@ class EventLog(NumbersLog):
         self.begin(self._file)
         self.text("configuration", run.config_text)
         for event in run.history():
-            self.scalars(scalars_of(event["kind"], event), event["update"], event["time"])
+            self.scalars(collect_scalars(event["kind"], event), event["update"], event["time"])
         self._file.flush()
         for file in earlier:
             with contextlib.suppress(FileNotFoundError):
@@ -75,7 +75,7 @@ class EventLog(NumbersLog):
 
     def add(self, group: str, update: int, values: dict[str, float]) -> None:
         if self._file is not None:
-            self.scalars(scalars_of(group, values), update, time.time())
+            self.scalars(collect_scalars(group, values), update, time.time())
             self._file.flush()
 
     def end(self, outcome: str) -> None:

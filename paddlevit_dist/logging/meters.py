@@ -22,7 +22,7 @@ _REPORTS_OF_THE_START = 2  # while loader processes start, and fill what they ha
 _WORTH_SECONDS = 5.0  # a shorter wait is not worth anybody's time
 
 
-class Meters:
+class StepMeters:
     """Sums and counts of the terms of training steps; nothing leaves the device before ``reduce``."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Meters:
         self._epoch_counts: dict[str, float] = {}
 
     def add(self, terms: dict[str, Any]) -> None:
-        """Add one micro-batch's terms (see ``tasks.task.Term``)."""
+        """Add one micro-batch's terms (see ``tasks.task.LossTerm``)."""
         if not self._names:
             self._names = list(terms)
             self._host_counts = [0.0] * len(self._names)

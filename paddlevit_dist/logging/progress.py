@@ -23,7 +23,7 @@ _last_sign_of_life = time.monotonic()
 _bars = 0  # that this process shows
 
 
-class Progress:
+class ProgressBar:
     """Counts the steps of one epoch or evaluation.
 
     Args:
@@ -67,11 +67,11 @@ class Progress:
             note_sign_of_life()
 
     def note(self, text: str, at_once: bool = False) -> None:
-        """Set the text after the bar; it is drawn with the next step unless ``at_once``."""
+        """Set the text after the bar; it is drawn with the next step unless ``foreach_step``."""
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=at_once)
 
-    def show(self, fields: "Sequence[Field]") -> None:
+    def show(self, fields: "Sequence[ReportField]") -> None:
         """Set the line below the bar."""
         if self._bar is None:
             return
@@ -94,7 +94,7 @@ def _line_below(stream: Any) -> Any:
     from tqdm import tqdm
 
     class Line(tqdm):
-        fields: Sequence[Field] = ()
+        fields: Sequence[ReportField] = ()
 
         def __str__(self) -> str:
             return fit(self.fields, max(_columns(stream), _NARROWEST) - 1)
@@ -127,14 +127,14 @@ def seconds_since_sign_of_life() -> float:
 # ---- what is drawn -----------------------------------------------------------------------------------------------
 
 
-class Field(NamedTuple):
+class ReportField(NamedTuple):
     """One value of a line, as it is written where there is room, and where there is not."""
 
     long: str
     short: str
 
 
-def fit(fields: Sequence[Field], width: int) -> str:
+def fit(fields: Sequence[ReportField], width: int) -> str:
     """The fields in one line of at most ``width`` characters: in full if there is room, else shorter, else without the
     last ones."""
     for texts in ([field.long for field in fields], [field.short for field in fields]):
@@ -146,7 +146,7 @@ def fit(fields: Sequence[Field], width: int) -> str:
     return _GAP.join(texts)[: max(width, 0)]
 
 
-def fields_of(values: dict[str, Any], terms: dict[str, float], sample_name: str) -> list[Field]:
+def build_fields(values: dict[str, Any], terms: dict[str, float], sample_name: str) -> list[ReportField]:
     """The fields of a report, the most important ones first.
 
     Args:
@@ -161,21 +161,21 @@ def fields_of(values: dict[str, Any], terms: dict[str, float], sample_name: str)
     waiting, memory = values["data_wait_fraction"], values.get("memory_mib")
     fields += [
         _same(f"{values['samples_per_second']:.4g} {sample_name}/s"),
-        Field(f"data wait {waiting:.0%}", f"wait {waiting:.0%}"),
+        ReportField(f"data wait {waiting:.0%}", f"wait {waiting:.0%}"),
     ]
     if "gradient_norm" in values:
         norm = f"{values['gradient_norm']:.3g}"
-        fields.append(Field(f"gradient norm {norm}", f"norm {norm}"))
+        fields.append(ReportField(f"gradient norm {norm}", f"norm {norm}"))
     if memory:
         size = f"{memory / 1024:.1f} GiB" if memory >= 1024 else f"{memory:.0f} MiB"
-        fields.append(Field(f"memory {size}", size))
+        fields.append(ReportField(f"memory {size}", size))
     rate = f"{values['learning_rate']:.2e}"
-    fields.append(Field(f"learning rate {rate}", f"lr {rate}"))
+    fields.append(ReportField(f"learning rate {rate}", f"lr {rate}"))
     return [*fields, *(_same(f"{name} {value:.4g}") for name, value in told.items())]
 
 
-def _same(text: str) -> Field:
-    return Field(text, text)
+def _same(text: str) -> ReportField:
+    return ReportField(text, text)
 
 
 def _can_be_drawn() -> bool:

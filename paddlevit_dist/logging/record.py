@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ..launch.lock import FILE as LOCK
 from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
-from ..runtime.files import atomic_file, told_if_not_written
+from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.text_files import parse_json
 from ..settings.every_run import RunSettings
 from .progress import write_line
@@ -45,9 +45,9 @@ class RunRecord:
         self.folder = folder
         self.writes = writes
         if writes:
-            printing.never_fail()
+            printing.ignore_broken_pipe()
 
-    def say(self, text: str) -> None:
+    def log_and_print(self, text: str) -> None:
         """Write a line to stdout and ``log.txt``."""
         if not self.writes:
             return
@@ -83,7 +83,7 @@ class RunRecord:
 
     def _write(self, name: str, text: str, mode: str = "w") -> None:
         file = self.folder / name
-        with told_if_not_written(file), open(file, mode, encoding="utf-8", errors="backslashreplace") as stream:
+        with os_errors_as_user_errors(file), open(file, mode, encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
 
 
@@ -187,7 +187,7 @@ def require_writable(folder: Path, evaluation: bool) -> None:
     """
     prefix = "eval_" if evaluation else ""
     for file in (folder / name for name in ("log.txt", METRICS, f"{prefix}config.yaml", f"{prefix}run.json")):
-        with told_if_not_written(file), contextlib.suppress(FileNotFoundError):
+        with os_errors_as_user_errors(file), contextlib.suppress(FileNotFoundError):
             kind = os.stat(file).st_mode
             if not (stat.S_ISREG(kind) or stat.S_ISCHR(kind) or stat.S_ISDIR(kind)):
                 raise UserError(f"cannot write {file}: it is no file; remove it, or choose another -output")
@@ -212,7 +212,7 @@ def cache_folder(config: RunSettings) -> Path:
 # ---- what was recorded before -------------------------------------------------------------------------------------
 
 
-class History(NamedTuple):
+class RunHistory(NamedTuple):
     """Attributes:
     evaluations: epochs whose evaluations will be repeated.
     lost_updates: updates that were reported and will be repeated.
@@ -226,7 +226,7 @@ class History(NamedTuple):
     was_told: bool
 
 
-def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> History:
+def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> RunHistory:
     """Mark entries of ``metrics.jsonl`` from later in the training with ``"superseded": true``.
 
     A training that continues from here writes them again; unmarked, the same epoch would count twice. A line cut off
@@ -239,7 +239,7 @@ def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) ->
     """
     events = list(recorded_events(folder))
     if not events:
-        return History([], 0, 0, False)
+        return RunHistory([], 0, 0, False)
     evaluations, updates = set(), [update]
     for event in events:
         if event.get("kind") not in _REPEATED or not isinstance(event.get("epoch"), int):
@@ -256,7 +256,7 @@ def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) ->
         out.write("".join(json.dumps(event) + "\n" for event in events).encode())
     last_epoch = max((event["epoch"] for event in events if isinstance(event.get("epoch"), int)), default=0)
     was_told = bool(events) and events[-1].get("kind") == "interruption"
-    return History(sorted(evaluations), max(updates) - update, last_epoch, was_told)
+    return RunHistory(sorted(evaluations), max(updates) - update, last_epoch, was_told)
 
 
 def _is_evaluation(event: dict[str, Any]) -> bool:

@@ -16,7 +16,7 @@ from ..runtime.printing import one_line
 from ..runtime.text_files import parse_yaml
 from ..settings.table import leaves
 from .callbacks import FAILED, FINISHED, STOPPED, RunFacts
-from .event_logs import NumbersLog, scalars_of
+from .event_logs import NumbersLog, collect_scalars
 
 PROJECT = "paddlevit_dist"  # where the user's environment names none
 _LONGEST_TEXT, _MOST_PARAMETERS = 500, 100  # of MLflow: a value, a request
@@ -38,24 +38,24 @@ class ServiceLog(NumbersLog):
         file = run.folder / self.name / "run_id"
         file.parent.mkdir(exist_ok=True)
         known = file.read_text(encoding="utf-8") if run.update and file.is_file() else None
-        with self._tell(UserError, f"LOG_TO {self.name}: ", "; mend that, or leave it out"):
+        with self._log(UserError, f"LOG_TO {self.name}: ", "; mend that, or leave it out"):
             file.write_text(self.begin(run, known), encoding="utf-8")
             for event in run.history() if known is None else ():  # it was not asked for from the training's beginning
-                self.scalars(scalars_of(event["kind"], event), event["update"], event["time"])
+                self.scalars(collect_scalars(event["kind"], event), event["update"], event["time"])
 
     def add(self, group: str, update: int, values: dict[str, float]) -> None:
         if self._sends:
-            with self._tell(OSError):
-                self.scalars(scalars_of(group, values), update, time.time())
+            with self._log(OSError):
+                self.scalars(collect_scalars(group, values), update, time.time())
 
     def end(self, outcome: str) -> None:
         if self._sends:
-            with self._tell(OSError):
+            with self._log(OSError):
                 self.finish(outcome)
 
     @staticmethod
     @contextlib.contextmanager
-    def _tell(kind: type[Exception], before: str = "", after: str = "") -> Iterator[None]:
+    def _log(kind: type[Exception], before: str = "", after: str = "") -> Iterator[None]:
         """Say in one line what a library raises, a server that is away for example: it is no defect of ours."""
         try:
             yield

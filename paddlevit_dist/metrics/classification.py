@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..intervals import Classified, means
+from ..intervals import ClassificationCounts, means
 from ..runtime.transfers import read_later
 from ..tasks.metrics import Metrics, SampleTable
 from ..tasks.prediction import Row
@@ -92,7 +92,7 @@ class ClassificationMetrics(Metrics):
         dtypes = (np.int32, np.int32, np.float32, np.int32, np.float32)
         return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
 
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         """Recompute accuracies, recalls and the mean loss for each draw.
 
         Args:
@@ -105,11 +105,11 @@ class ClassificationMetrics(Metrics):
         """Count the samples that each share is of."""
         return self._classify(table).rates()
 
-    def _classify(self, table: Sequence[np.ndarray]) -> Classified:
+    def _classify(self, table: Sequence[np.ndarray]) -> ClassificationCounts:
         top = (1, BEST) if self.has_top5 else (1,)
-        return Classified(table[0], table[1], self.num_classes, self.class_names, top)
+        return ClassificationCounts(table[0], table[1], self.num_classes, self.class_names, top)
 
-    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         """Name the columns for a file that ``compare`` reads."""
         top = np.array((1, BEST) if self.has_top5 else (1,), np.int32)
         names = ("labels", "places", "losses", "predictions")
@@ -135,7 +135,7 @@ class ClassificationMetrics(Metrics):
     def summary(self, values: dict[str, float]) -> str:
         """Format the line that an evaluation ends with."""
         top5 = f" top-5 {values['top-5']:.2f}" if self.has_top5 else ""
-        return f"top-1 {values['top-1']:.2f}{self.beside('top-1', 1)}{top5} loss {values['loss']:.4f}"
+        return f"top-1 {values['top-1']:.2f}{self.format_interval('top-1', 1)}{top5} loss {values['loss']:.4f}"
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ..runtime.transfers import read_later
-from ..tasks.prediction import Row, TrainedMeta
+from ..tasks.prediction import CheckpointMeta, Row
 from ..tasks.task import EvaluationStep, Records, Task
 from .classification import BEST, best_classes, probabilities
 
@@ -19,7 +19,7 @@ from .classification import BEST, best_classes, probabilities
 RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)), ("scores", "<f4", (BEST,))])
 
 
-class Classifier(Task):
+class ClassifierTask(Task):
     """Evaluate and predict samples of one class each; a batch has "labels", int64 (batch,)."""
 
     best_metric = ("top-1", True)
@@ -48,7 +48,7 @@ class Classifier(Task):
         """Make the one row of a sample: its best classes."""
         return [best_classes(prediction, self.class_names)]
 
-    def set_up_from(self, learned: TrainedMeta) -> None:
+    def load_meta(self, learned: CheckpointMeta) -> None:
         """Take the number and the names of the classes from what was trained."""
         self.num_classes, self.class_names = learned.num_classes, learned.class_names
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..tasks.figures import Chart, Figure, Gallery, Matrix, Table
+from ..tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery
 
 _BINS = 15  # of confidence, as in Guo et al.
 _MOST_PAIRS = 40
 _SHOWN = 12  # samples of a gallery
 
 
-class Evaluated:
+class EvaluatedAnswers:
     """Hold the model's answers for each sample.
 
     Args:
@@ -62,19 +62,19 @@ class Evaluated:
         return "\n".join([*lines, description])
 
 
-def tables(evaluated: Evaluated) -> list[Figure]:
+def tables(evaluated: EvaluatedAnswers) -> list[Figure]:
     """Make the figures of confusion, of the scores of each class, and of calibration."""
     size = evaluated.num_classes
     counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
     return [
-        Matrix("Confusion", evaluated.names, counts, _hit_note(counts, evaluated)),
+        ConfusionMatrix("Confusion", evaluated.names, counts, _hit_note(counts, evaluated)),
         *_pairs(counts, evaluated),
         _classes(counts, evaluated),
         *calibration(evaluated.confidence, evaluated.is_right, evaluated.samples),
     ]
 
 
-def _hit_note(counts: np.ndarray, evaluated: Evaluated) -> str:
+def _hit_note(counts: np.ndarray, evaluated: EvaluatedAnswers) -> str:
     total, right = len(evaluated.labels), int(evaluated.is_right.sum())
     numbers = counts.sum(axis=1)
     recalls = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)[numbers > 0]
@@ -83,7 +83,7 @@ def _hit_note(counts: np.ndarray, evaluated: Evaluated) -> str:
     return f"{said}; of the classes, each counting alike, {macro:.2%} on average (macro accuracy)."
 
 
-def _pairs(counts: np.ndarray, evaluated: Evaluated) -> list[Figure]:
+def _pairs(counts: np.ndarray, evaluated: EvaluatedAnswers) -> list[Figure]:
     """List which class is most often taken for which other."""
     wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
@@ -98,10 +98,10 @@ def _pairs(counts: np.ndarray, evaluated: Evaluated) -> list[Figure]:
         return []
     columns = ("true class", "taken for", evaluated.samples, "% of the class", "the other way round")
     note = f"The {_MOST_PAIRS} most frequent." if np.count_nonzero(wrong) > _MOST_PAIRS else ""
-    return [Table("Most confused", columns, rows, note)]
+    return [FigureTable("Most confused", columns, rows, note)]
 
 
-def _classes(counts: np.ndarray, evaluated: Evaluated) -> Figure:
+def _classes(counts: np.ndarray, evaluated: EvaluatedAnswers) -> Figure:
     right, numbers, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
     wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
@@ -115,7 +115,7 @@ def _classes(counts: np.ndarray, evaluated: Evaluated) -> Figure:
         scores = (None if value is None else round(float(value), 2) for value in (recall, precision, f1))
         rows.append((name, int(numbers[label]), int(predicted[label]), *scores, other))
     columns = ("class", evaluated.samples, "predicted", "recall %", "precision %", "F1 %", "most often taken for")
-    return Table("Classes", columns, rows)
+    return FigureTable("Classes", columns, rows)
 
 
 def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "images") -> list[Figure]:
@@ -139,7 +139,7 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "im
     error = float(np.abs(hits - sums).sum() / max(len(confidence), 1))
     mean, accuracy = sums[filled] / numbers[filled], hits[filled] / numbers[filled]
     over = "surer than it should be" if sums.sum() > hits.sum() else "less sure than it could be"
-    centres = (np.arange(_BINS) + 0.5) / _BINS
+    centers = (np.arange(_BINS) + 0.5) / _BINS
     return [
         Chart(
             "Calibration",
@@ -148,12 +148,12 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "im
             {"this model": (mean, accuracy), "perfect": ((0.0, 1.0), (0.0, 1.0))},
             note=f"Expected calibration error {100 * error:.2f} %; on the whole the model is {over}.",
         ),
-        Chart("Confidence", "confidence", samples, {samples: (centres, numbers)}, kind="bar"),
+        Chart("Confidence", "confidence", samples, {samples: (centers, numbers)}, kind="bar"),
     ]
 
 
 def galleries(
-    evaluated: Evaluated, drawn: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
+    evaluated: EvaluatedAnswers, drawn: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
 ) -> list[Figure]:
     """Show the mistakes of which the model is most sure, and samples whose true class it believes in least.
 
@@ -180,7 +180,7 @@ def galleries(
     return made
 
 
-def surest_mistakes(evaluated: Evaluated) -> np.ndarray:
+def surest_mistakes(evaluated: EvaluatedAnswers) -> np.ndarray:
     """Find the places of the mistakes of which the model is most sure, int64."""
     wrong = np.flatnonzero(~evaluated.is_right)
     return wrong[np.argsort(-evaluated.confidence[wrong], kind="stable")][:_SHOWN]

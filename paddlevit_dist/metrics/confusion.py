@@ -8,7 +8,7 @@ import numpy as np
 from ..intervals import confusion_scores
 from ..runtime.printing import shorten
 from ..tasks.metrics import Metrics, SampleTable
-from .counts import statistics_of
+from .counts import reduce_confusions
 
 CONFUSION = "confusion"  # of a state: int64 (classes, classes), rows are true classes, columns predicted ones
 _LONGEST_LIST = 60  # letters of the names of classes
@@ -38,7 +38,7 @@ class ConfusionMetrics(Metrics):
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Compute ``intervals.confusion_scores`` of all samples together; means of nothing are 0."""
-        statistics = statistics_of(np.asarray(state[CONFUSION], np.int64))
+        statistics = reduce_confusions(np.asarray(state[CONFUSION], np.int64))
         return self.scores(statistics[None])
 
     def scores(self, statistics: np.ndarray, boundaries: np.ndarray | None = None) -> dict[str, float]:
@@ -57,7 +57,7 @@ class ConfusionMetrics(Metrics):
         """Return int64 (samples, 3, classes), see ``intervals.confusion_scores``, and ``beside_statistics``."""
         raise NotImplementedError
 
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         """Recompute the scores for each draw.
 
         Args:
@@ -67,7 +67,7 @@ class ConfusionMetrics(Metrics):
         more = {self.beside_statistics: table[1]}
         return dict(confusion_scores(table[0], self.class_names, **more)(weights))
 
-    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         """Name the arrays for a file that ``compare`` reads; losses that are unknown are not numbers."""
         unknown = {"losses": np.full(len(table[0]), np.nan)}
         arrays = {"statistics": table[0], **unknown, self.beside_statistics: table[1]}
@@ -80,7 +80,7 @@ class ConfusionMetrics(Metrics):
     def summary(self, values: dict[str, float]) -> str:
         """Format the line that an evaluation ends with."""
         return (
-            f"mIoU {values['mIoU']:.4f}{self.beside('mIoU', 3)} accuracy {values['accuracy']:.4f} "
+            f"mIoU {values['mIoU']:.4f}{self.format_interval('mIoU', 3)} accuracy {values['accuracy']:.4f} "
             f"mean class accuracy {values['mean class accuracy']:.4f}"
         )
 

@@ -5,7 +5,9 @@ import numpy as np
 _SHARE_OF_DIAGONAL = 0.02  # of an image, how far a boundary reaches into its class
 
 
-def confusion_of(true: np.ndarray, predicted: np.ndarray, num_classes: int, ignored: int | None = None) -> np.ndarray:
+def count_confusion(
+    true: np.ndarray, predicted: np.ndarray, num_classes: int, ignored: int | None = None
+) -> np.ndarray:
     """Count the labeled elements of each class (rows) that are predicted to be of each class (columns).
 
     Args:
@@ -22,7 +24,7 @@ def confusion_of(true: np.ndarray, predicted: np.ndarray, num_classes: int, igno
     return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
 
 
-def statistics_of(confusions: np.ndarray) -> np.ndarray:
+def reduce_confusions(confusions: np.ndarray) -> np.ndarray:
     """Reduce confusions to what ``intervals.confusion_scores`` takes.
 
     Args:
@@ -36,7 +38,7 @@ def statistics_of(confusions: np.ndarray) -> np.ndarray:
 
 
 def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int, known: np.ndarray) -> np.ndarray:
-    """Count the pixels of one image that are near a boundary of their class, as ``statistics_of`` does for all pixels.
+    """Count the pixels of one image near a boundary of their class, as ``reduce_confusions`` does for all pixels.
 
     Right are pixels that are near a boundary in truth and prediction. The boundary IoU of a class is right / (true +
     taken - right), each summed over all images.

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ..runtime.printing import shorten
-from ..tasks.figures import Matrix, Table
-from .counts import statistics_of
+from ..tasks.figures import ConfusionMatrix, FigureTable
+from .counts import reduce_confusions
 
 _MOST_ROWS = 1_000
 _LONGEST_LIST = 300  # letters of the names of classes
@@ -15,11 +15,11 @@ _LONGEST_LIST = 300  # letters of the names of classes
 
 def class_tables(
     confusion: np.ndarray, class_names: Sequence[str], elements: str, boundaries: np.ndarray | None = None
-) -> tuple[Table, Matrix]:
+) -> tuple[FigureTable, ConfusionMatrix]:
     """Make the table of the classes' scores, and the matrix of what is taken for what.
 
     Args:
-        confusion: int (classes, classes), of all samples; see ``confusion_of``.
+        confusion: int (classes, classes), of all samples; see ``count_confusion``.
         class_names: the name of each class.
         elements: what is labeled, such as "points".
         boundaries: int (3, classes), of all samples; see ``boundary_statistics``. None: there are none.
@@ -27,7 +27,7 @@ def class_tables(
     rows = []
     occurring = confusion.any(axis=0) | confusion.any(axis=1)
     for number in np.flatnonzero(occurring).tolist():
-        right, true, found = statistics_of(confusion)[:, number]
+        right, true, found = reduce_confusions(confusion)[:, number]
         shares = [percent(right, of) for of in (true + found - right, true, found)]
         if boundaries is not None:
             near_right, near, near_found = boundaries[:, number]
@@ -37,18 +37,18 @@ def class_tables(
     columns[4:4] = [] if boundaries is None else ["Dice %", "boundary IoU %"]
     absent = [name for name, occurs in zip(class_names, occurring) if not occurs]
     note = f"Neither labelled nor predicted: {shorten(', '.join(absent), _LONGEST_LIST)}." if absent else ""
-    table = Table(f"Classes of {elements}", columns, rows, note)
-    return table, Matrix(f"Confusion of {elements}", class_names, confusion)
+    table = FigureTable(f"Classes of {elements}", columns, rows, note)
+    return table, ConfusionMatrix(f"Confusion of {elements}", class_names, confusion)
 
 
-def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.ndarray, elements: str) -> Table:
+def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.ndarray, elements: str) -> FigureTable:
     """Make the table of the samples' scores, worst first.
 
     Args:
         title: of the table.
         sample: what one sample is, such as "scene".
         names: of the samples.
-        statistics: int (samples, 3, classes); see ``statistics_of``.
+        statistics: int (samples, 3, classes); see ``reduce_confusions``.
         elements: what is labeled, such as "points".
     """
     rows = []
@@ -59,7 +59,7 @@ def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.n
         rows.append((name, shown, percent(right.sum(), true.sum()), int(true.sum())))
     rows.sort(key=lambda row: -1.0 if row[1] is None else row[1])
     note = f"The {_MOST_ROWS:,} worst of {len(rows):,}." if len(rows) > _MOST_ROWS else ""
-    return Table(title, (sample, "mIoU %", "accuracy %", f"labelled {elements}"), rows[:_MOST_ROWS], note)
+    return FigureTable(title, (sample, "mIoU %", "accuracy %", f"labelled {elements}"), rows[:_MOST_ROWS], note)
 
 
 def percent(part: Any, whole: Any) -> Any:

@@ -10,8 +10,8 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..tasks.prediction import InputSamples, find_inputs, output_names
 from .data.samples import PointSample, SceneSamples
-from .data.scene import CENTRED, IGNORED, Scene
-from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, header_of, read_scene
+from .data.scene import CENTERED, IGNORED, Scene
+from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, load_header, read_scene
 from .data.scenes import SceneDataset
 from .prepare.coordinates import remarks_on
 from .prepare.formats import FORMATS, scene_at
@@ -40,10 +40,10 @@ class SceneFile(NamedTuple):
 
 def find_scenes(inputs: Sequence[str]) -> tuple[list[SceneFile], list[tuple[str, str]]]:
     """The scenes in paths, in their order and sorted within folders; and the paths that hold none, with reasons."""
-    return find_inputs(inputs, _of_folder, _kind_of, what="scene", expected=_EXPECTED)
+    return find_inputs(inputs, _of_folder, _find_kind, what="scene", expected=_EXPECTED)
 
 
-def _kind_of(path: str) -> SceneFile | None:
+def _find_kind(path: str) -> SceneFile | None:
     name = os.path.basename(path)
     if name.endswith(SUFFIX):
         return SceneFile(path, _PREPARED, name.removesuffix(SUFFIX))
@@ -65,7 +65,7 @@ def _of_folder(folder: str) -> Iterator[SceneFile]:
     candidates = []
     for place, subfolders, names in os.walk(folder, followlinks=True):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        candidates += [_kind_of(os.path.join(place, name)) for name in sorted(names) if not name.startswith(".")]
+        candidates += [_find_kind(os.path.join(place, name)) for name in sorted(names) if not name.startswith(".")]
     scenes = [candidate for candidate in candidates if candidate is not None]
     # Of several kinds the first: ScanNet's download holds further meshes, and text, the last, may be notes.
     kind = next((kind for kind in (_PREPARED, *FORMATS) if any(scene.kind == kind for scene in scenes)), None)
@@ -82,20 +82,20 @@ class InputScenes(SceneDataset):
         channels: names of those that scenes need to have.
     """
 
-    labelled = False
+    labeled = False
 
     def __init__(
         self,
         scenes: Sequence[SceneFile],
         coordinates: str | None,
-        needs_colours: bool,
+        needs_colors: bool,
         class_names: Sequence[str],
         channels: Sequence[str] = (),
     ) -> None:
         self.scenes = list(scenes)
         self.names = output_names([scene.name for scene in scenes])
-        self.coordinates = coordinates or CENTRED
-        self.needs_colours = needs_colours
+        self.coordinates = coordinates or CENTERED
+        self.needs_colors = needs_colors
         self.wanted = tuple(channels)
         self.class_names = list(class_names)
         self.num_classes = len(self.class_names)
@@ -124,7 +124,7 @@ class InputScenes(SceneDataset):
             except (UserError, OSError, ValueError):
                 continue
             lines += own
-            headers.setdefault(kind, {})[path] = header_of(scene, labelled=False)
+            headers.setdefault(kind, {})[path] = load_header(scene, labeled=False)
         for kind, of_kind in headers.items():
             lines += remarks_on(kind, list(of_kind), list(of_kind.values()))
         return lines
@@ -137,10 +137,10 @@ class InputScenes(SceneDataset):
             nothing = np.full(len(scene.xyz), IGNORED, np.int16)
             return scene._replace(semantic=nothing, instance=nothing), []
         reader = FORMATS[kind].reader(
-            SceneChoices(grey=not self.needs_colours, channels=self.wanted, coordinates=self.coordinates), kind
+            SceneChoices(gray=not self.needs_colors, channels=self.wanted, coordinates=self.coordinates), kind
         )
         try:
-            scene = reader.read(RawScene(self.names[index], reader.files(path, labelled=False), False))
+            scene = reader.read(RawScene(self.names[index], reader.files(path, labeled=False), False))
         except UserError as error:
             said = str(error).split(", or take grey")[0]  # that is for a preparation
             raise UserError(said.split(", or with --columns")[0]) from error
@@ -160,7 +160,7 @@ class SceneInputs(InputSamples):
         self.names = [scene.path for scene in samples.dataset.scenes]  # type: ignore[attr-defined]
         self.unreadable = list(unreadable)
         self.notices = list(notices)
-        self.labelled = False
+        self.labeled = False
 
     def sample(self, index: int, generator: np.random.Generator) -> PointSample:
         return self.samples.sample(index, generator)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import Samples
-from ..tasks.prediction import Entry, PredictionWriter, Row
+from ..tasks.dataset import TransformedDataset
+from ..tasks.prediction import PredictionRecord, PredictionWriter, Row
 from .data.samples import SceneSamples
 from .data.scannet_classes import CLASS_NAMES, TEST_SCENES, submitted_numbers
 from .data.scene import Scene
@@ -33,7 +33,7 @@ class SceneWriter(PredictionWriter):
     #: what the files of a scene called NAME are
     files: str
 
-    def __init__(self, folder: Path, samples: Samples, class_names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, samples: TransformedDataset, class_names: Sequence[str]) -> None:
         if not isinstance(samples, (SceneSamples, SceneInputs)):
             raise UserError("SAVE_PREDICTIONS is for samples of this package, whose scenes can be read again")
         self.folder, self.dataset, self.number = folder, samples.dataset, len(samples)
@@ -84,7 +84,7 @@ class SceneWriter(PredictionWriter):
         """
         raise NotImplementedError
 
-    def finish(self, entries: Iterable[Entry]) -> list[str]:
+    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         if not self.number:
             return []
         lines = [f"for each scene in {self.folder}: {self.files} with {self.kind}"]

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..metrics.counts import statistics_of
+from ..metrics.counts import reduce_confusions
 from ..metrics.tables import class_tables, sample_table
 from ..tasks.figures import Figure, PointSet
-from .data.images import UNLABELLED, Colour, colour, legend_of, palette_of
+from .data.images import UNLABELLED, Color, build_legend, color, get_palette
 from .data.scene import Scene
 
 _MOST_POINTS = 150_000  # of a scene that is shown
@@ -16,7 +16,7 @@ _SHOWN = 4  # scenes
 _WRONG, _RIGHT = (220, 40, 40), (150, 170, 150)
 
 # Colours of a scene's points by name, uint8 (points, 3), and what each colour means.
-Layers = tuple[dict[str, np.ndarray], dict[str, list[tuple[str, Colour]]]]
+Layers = tuple[dict[str, np.ndarray], dict[str, list[tuple[str, Color]]]]
 
 
 def semantic_tables(
@@ -25,10 +25,10 @@ def semantic_tables(
     """Scores of the classes and of the scenes, and what is taken for what.
 
     Args:
-        confusions: of each scene, see ``confusion_of``.
+        confusions: of each scene, see ``count_confusion``.
         scenes: their names.
     """
-    statistics = statistics_of(np.stack(confusions))
+    statistics = reduce_confusions(np.stack(confusions))
     return [
         *class_tables(np.sum(confusions, axis=0), class_names, "points"),
         sample_table("Scenes", "scene", scenes, statistics, "points"),
@@ -50,7 +50,7 @@ def choose_scenes(confusions: Sequence[np.ndarray]) -> list[int]:
 
 
 def point_set(
-    title: str, scene: Scene, layers: Mapping[str, np.ndarray], legends: Mapping[str, Sequence[tuple[str, Colour]]]
+    title: str, scene: Scene, layers: Mapping[str, np.ndarray], legends: Mapping[str, Sequence[tuple[str, Color]]]
 ) -> PointSet:
     """A scene to turn, with its own colours as the last layer; a large one is thinned out.
 
@@ -59,16 +59,16 @@ def point_set(
     """
     step = -(-len(scene.xyz) // _MOST_POINTS) or 1
     note = f"every {step}. of {len(scene.xyz):,} points" if step > 1 else f"{len(scene.xyz):,} points"
-    colours = {name: values[::step] for name, values in {**layers, "colours": scene.rgb}.items()}
-    return PointSet(title, np.ascontiguousarray(scene.xyz[::step]), colours, legends, note)
+    colors = {name: values[::step] for name, values in {**layers, "colours": scene.rgb}.items()}
+    return PointSet(title, np.ascontiguousarray(scene.xyz[::step]), colors, legends, note)
 
 
 def semantic_layers(scene: Scene, predicted: np.ndarray, class_names: Sequence[str], prefix: str = "") -> Layers:
     """Layers of a scene with their legends: true and predicted classes, and where they differ."""
-    true, palette = scene.semantic, palette_of(class_names)
+    true, palette = scene.semantic, get_palette(class_names)
     mistakes = np.where((true == predicted)[:, None], _RIGHT, _WRONG)
     mistakes[true < 0] = UNLABELLED
     names = f"{prefix}truth", f"{prefix}prediction", f"{prefix}mistakes"
-    layers = dict(zip(names, (colour(true, palette), colour(predicted, palette), mistakes.astype(np.uint8))))
-    judged: list[tuple[str, Colour]] = [("wrong", _WRONG), ("right", _RIGHT), ("no label", UNLABELLED)]
-    return layers, dict(zip(names, (legend_of(true, class_names), legend_of(predicted, class_names), judged)))
+    layers = dict(zip(names, (color(true, palette), color(predicted, palette), mistakes.astype(np.uint8))))
+    judged: list[tuple[str, Color]] = [("wrong", _WRONG), ("right", _RIGHT), ("no label", UNLABELLED)]
+    return layers, dict(zip(names, (build_legend(true, class_names), build_legend(predicted, class_names), judged)))

@@ -8,15 +8,15 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import Samples, dataset_class, names_of_classes
+from ..tasks.dataset import TransformedDataset, dataset_class, names_of_classes
 from ..tasks.figures import Figure
-from ..tasks.prediction import TrainedMeta
+from ..tasks.prediction import CheckpointMeta
 from ..tasks.sample_checks import require_finite, require_labels
 from ..tasks.task import Task
-from .data.features import COLOURS, channels_of, require_channels
-from .data.images import palette_of
+from .data.features import COLORS, build_channels, require_channels
+from .data.images import get_palette
 from .data.samples import PointSample, SceneSamples, join
-from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
+from .data.scene import AS_GIVEN, CENTERED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
 from .scene_figures import Layers, choose_scenes, point_set, semantic_tables, short_name
@@ -69,9 +69,9 @@ class SceneTask(Task):
         dataset = self.open_scenes(split, cache_folder)
         if dataset.channels is not None:
             require_channels(self.features, dataset.channels, f"the scenes of dataset {self.config.DATA.DATASET}")
-        return self.samples_of(dataset, self.trains_on(split))
+        return self.build_samples(dataset, self.trains_on(split))
 
-    def notices_of(self, dataset: SceneDataset) -> list[str]:
+    def list_notices(self, dataset: SceneDataset) -> list[str]:
         """The dataset's own, and a warning if its unit seems wrong, once for all splits."""
         notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M / self.config.DATA.UNIT_M)
         if notice is None or not self._tells_unit:
@@ -97,7 +97,9 @@ class SceneTask(Task):
 
     # ---- report ------------------------------------------------------------------------------------------------
 
-    def predict_again(self, samples: Samples, index: int, model: paddle.nn.Layer) -> tuple[Scene, Any] | None:
+    def predict_again(
+        self, samples: TransformedDataset, index: int, model: paddle.nn.Layer
+    ) -> tuple[Scene, Any] | None:
         """A scene as it is stored and what ``predict_step`` gives for it; None where samples are a program's own."""
         if not isinstance(samples, SceneSamples):
             return None
@@ -108,62 +110,62 @@ class SceneTask(Task):
         return samples.dataset.read(index), self.predict_step(model, tensors)[0]
 
     def scene_figures(
-        self, samples: Samples, confusions: Sequence[tuple[int, np.ndarray]], model: paddle.nn.Layer
+        self, samples: TransformedDataset, confusions: Sequence[tuple[int, np.ndarray]], model: paddle.nn.Layer
     ) -> list[Figure]:
         """Tables of classes and scenes, and a few scenes to turn.
 
         Args:
-            confusions: number of a scene, and ``confusion_of`` its points; at least one.
+            confusions: number of a scene, and ``count_confusion`` its points; at least one.
         """
         made: list[Figure] = []
         for place in choose_scenes([confusion for _, confusion in confusions]):
             again = self.predict_again(samples, confusions[place][0], model)
             if again is not None:
-                made.append(point_set(again[0].name, again[0], *self.layers_of(*again)))
+                made.append(point_set(again[0].name, again[0], *self.build_layers(*again)))
         names = [short_name(samples.describe(index)) for index, _ in confusions]
         return [*semantic_tables([confusion for _, confusion in confusions], names, self.class_names), *made]
 
-    def layers_of(self, scene: Scene, prediction: Any) -> Layers:
+    def build_layers(self, scene: Scene, prediction: Any) -> Layers:
         """Return what a scene is coloured by, truth beside ``prediction``, and the legends."""
         raise NotImplementedError
 
     # ---- prediction --------------------------------------------------------------------------------------------
 
-    def samples_of(self, dataset: SceneDataset, is_training: bool) -> SceneSamples:
+    def build_samples(self, dataset: SceneDataset, is_training: bool) -> SceneSamples:
         """A dataset with what this task does to its scenes."""
         raise NotImplementedError
 
-    def sees_colours(self) -> bool:
+    def sees_colors(self) -> bool:
         """Whether the network is shown the points' colours."""
-        return COLOURS in self.features
+        return COLORS in self.features
 
-    def set_up_from(self, learned: TrainedMeta) -> None:
+    def load_meta(self, learned: CheckpointMeta) -> None:
         names = learned.class_names or dataset_class(self.config, SceneDataset).fixed_classes
         self.num_classes = learned.num_classes or (len(names) if names else None)
         if self.num_classes is None:
             raise UserError("the weights do not say which classes they know: name them with --class_names=FILE")
         self.class_names = [*(names or ())][: self.num_classes]
         self.class_names += map(str, range(len(self.class_names), self.num_classes))
-        self.coordinates = learned.input.get("coordinates", CENTRED)
+        self.coordinates = learned.input.get("coordinates", CENTERED)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> SceneInputs:
         scenes, unreadable = find_scenes(list(map(str, inputs)))
         dataset = InputScenes(
-            scenes, self.coordinates, self.sees_colours(), self.class_names, channels_of(self.features)
+            scenes, self.coordinates, self.sees_colors(), self.class_names, build_channels(self.features)
         )
-        notices = [*self.notices_of(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
-        return SceneInputs(self.samples_of(dataset, is_training=False), unreadable, notices)
+        notices = [*self.list_notices(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
+        return SceneInputs(self.build_samples(dataset, is_training=False), unreadable, notices)
 
     def image_legend(self) -> list[tuple[str, tuple[int, int, int]]]:
-        return [(name, tuple(colour)) for name, colour in zip(self.class_names, palette_of(self.class_names).tolist())]
+        return [(name, tuple(color)) for name, color in zip(self.class_names, get_palette(self.class_names).tolist())]
 
-    def describe_samples(self, samples: Samples) -> str:
+    def describe_samples(self, samples: TransformedDataset) -> str:
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
-    def about_data(self, samples: Samples) -> dict[str, Any]:
-        return {**super().about_data(samples), "classes": list(self.class_names)}
+    def dataset_signature(self, samples: TransformedDataset) -> dict[str, Any]:
+        return {**super().dataset_signature(samples), "classes": list(self.class_names)}
 
-    def about_input(self) -> dict[str, Any]:
+    def preprocess_signature(self) -> dict[str, Any]:
         return {
             "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
             "POINTS.COLOR_RANGE": list(self.config.POINTS.COLOR_RANGE),
@@ -173,7 +175,7 @@ class SceneTask(Task):
         }
 
 
-def outputs_of(model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: int, each: str) -> paddle.Tensor:
+def compute_outputs(model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: int, each: str) -> paddle.Tensor:
     """Compute what a network gives for the voxels of a batch, float32 (rows, classes).
 
     Args:
@@ -190,7 +192,7 @@ def outputs_of(model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: i
     return outputs.astype("float32")
 
 
-def slices_of(batch: dict[str, Any]) -> list[slice]:
+def get_slices(batch: dict[str, Any]) -> list[slice]:
     """The point range of each scene in a batch."""
     ends = batch["offsets"].tolist()
     return [slice(first, end) for first, end in zip(ends[:-1], ends[1:])]

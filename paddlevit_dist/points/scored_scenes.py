@@ -11,13 +11,13 @@ from tqdm import tqdm
 from ..intervals import confusion_scores
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from ..tasks.scored import UNKNOWN, Origin, Scored
+from ..tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .data.scannet_classes import submitted_numbers
 from .data.scene import Scene
-from .submission import INSTANCES, LONGEST_LINE, MOST_INSTANCES, Files, kind_of, lines_of
+from .submission import INSTANCES, LONGEST_LINE, MOST_INSTANCES, SubmissionFiles, find_kind, split_lines
 
 
-class Scenes(NamedTuple):
+class SceneGroundTruth(NamedTuple):
     """The truth.
 
     Attributes:
@@ -36,10 +36,10 @@ class Scenes(NamedTuple):
     class_names: list[str]
     instance_classes: list[int]
     source: str
-    origin: Origin = UNKNOWN
+    origin: ResultSource = UNKNOWN
 
 
-def score(path: str, truth: Scenes, kind: str | None = None) -> Scored:
+def score(path: str, truth: SceneGroundTruth, kind: str | None = None) -> ScoreReport:
     """Compare a folder or an archive of predictions with the truth.
 
     Args:
@@ -47,13 +47,13 @@ def score(path: str, truth: Scenes, kind: str | None = None) -> Scored:
     Raises:
         UserError: a scene has no prediction, or a file is damaged.
     """
-    files = Files(path)
+    files = SubmissionFiles(path)
     there = set(files.names)
     missing = [name for name in truth.names if f"{name}.txt" not in there]
     if missing:
         said = f"{len(missing):,} of {len(truth.names):,} scenes of {truth.source} have no file, such as"
         raise UserError(f"{path}: {said} {missing[0]}.txt; a score is of all of them")
-    kind = kind or kind_of(files, [f"{name}.txt" for name in truth.names])
+    kind = kind or find_kind(files, [f"{name}.txt" for name in truth.names])
     numbers, called = submitted_numbers(truth.class_names)
     label_of = {int(number): label for label, number in enumerate(numbers)}
     unknown: Counter[int] = Counter()  # numbers in the files that are no class
@@ -75,19 +75,23 @@ def score(path: str, truth: Scenes, kind: str | None = None) -> Scored:
 
 
 def _classes(
-    files: Files, truth: Scenes, scenes: Iterator[Scene], label_of: dict[int, int], unknown: Counter[int]
-) -> Scored:
+    files: SubmissionFiles,
+    truth: SceneGroundTruth,
+    scenes: Iterator[Scene],
+    label_of: dict[int, int],
+    unknown: Counter[int],
+) -> ScoreReport:
     number, rows = len(truth.class_names), []
     for scene in scenes:
         found = _labels(files, f"{scene.name}.txt", len(scene.semantic), label_of, unknown)
         true = scene.semantic.astype(np.int64)
-        labelled = (true >= 0) & (true < number)
-        true, found = true[labelled], found[labelled]
+        labeled = (true >= 0) & (true < number)
+        true, found = true[labeled], found[labeled]
         counted = true[true == found], true, found[found >= 0]
         rows.append(np.stack([np.bincount(values, minlength=number) for values in counted]))
     statistics = np.stack(rows)
     _require_labels(statistics[:, 1], truth)
-    return Scored(
+    return ScoreReport(
         counted=f"{len(rows):,} scenes of {number:,} classes: {files.path}, truth of {truth.source}",
         names=truth.identities,
         sample="scene",
@@ -107,15 +111,17 @@ def _classes(
     )
 
 
-def _require_labels(true: np.ndarray, truth: Scenes) -> None:
+def _require_labels(true: np.ndarray, truth: SceneGroundTruth) -> None:
     if not true.any():
         raise UserError(f"{truth.source}: no vertex has a class: there is nothing to compare with")
 
 
-def _labels(files: Files, name: str, vertices: int, label_of: dict[int, int], unknown: Counter[int]) -> np.ndarray:
+def _labels(
+    files: SubmissionFiles, name: str, vertices: int, label_of: dict[int, int], unknown: Counter[int]
+) -> np.ndarray:
     """The class of each vertex, int64 (vertices,), -1 for a number that is none."""
     try:
-        lines = lines_of(files.read(name, 16 * vertices + LONGEST_LINE))
+        lines = split_lines(files.read(name, 16 * vertices + LONGEST_LINE))
     except ValueError as error:
         raise UserError(f"{files.path}: {name}: {error}; expected a number for each of {vertices:,} vertices") from None
     if len(lines) != vertices:
@@ -134,15 +140,19 @@ def _labels(files: Files, name: str, vertices: int, label_of: dict[int, int], un
 
 
 def _instances(
-    files: Files, truth: Scenes, scenes: Iterator[Scene], label_of: dict[int, int], unknown: Counter[int]
-) -> Scored:
-    from .instances.metrics import IOU_THRESHOLDS, SMALLEST_INSTANCE, InstanceMetrics, Prediction
+    files: SubmissionFiles,
+    truth: SceneGroundTruth,
+    scenes: Iterator[Scene],
+    label_of: dict[int, int],
+    unknown: Counter[int],
+) -> ScoreReport:
+    from .instances.metrics import IOU_THRESHOLDS, SMALLEST_INSTANCE, InstanceMetrics, InstancePrediction
 
     metrics, number = InstanceMetrics(truth.class_names, truth.instance_classes), len(truth.class_names)
     true, found = [], 0
     for scene in scenes:
         predictions = [
-            Prediction(label, confidence, points)
+            InstancePrediction(label, confidence, points)
             for label, confidence, points in _masks(files, f"{scene.name}.txt", len(scene.semantic), label_of, unknown)
         ]
         found += len(predictions)
@@ -153,11 +163,11 @@ def _instances(
     statistics = np.full((len(true), 3, number), np.nan)  # what vertices are taken for is not known
     statistics[:, 1] = true
     kept = [statistics, np.full(len(true), np.nan), metrics.per_sample()[-1]]  # nor is a loss
-    return Scored(
+    return ScoreReport(
         counted=f"{found:,} instances in {len(true):,} scenes: {files.path}, truth of {truth.source}",
         names=truth.identities,
         sample="scene",
-        recompute=lambda weights: metrics.resampled(kept, weights),
+        recompute=lambda weights: metrics.bootstrap_values(kept, weights),
         shown={"AP": 4, "AP50": 4, "AP25": 4},
         of_class=("AP {}", 4),
         classes=truth.class_names,
@@ -169,18 +179,18 @@ def _instances(
         notices=[] if found else [f"{files.path}: no instance in any file: every AP is 0"],
         task="pointgroup",
         kind="instances",
-        arrays=dict(metrics.kept(kept).arrays),
+        arrays=dict(metrics.to_sample_table(kept).arrays),
         origin=truth.origin,
     )
 
 
 def _masks(
-    files: Files, name: str, vertices: int, label_of: dict[int, int], unknown: Counter[int]
+    files: SubmissionFiles, name: str, vertices: int, label_of: dict[int, int], unknown: Counter[int]
 ) -> Iterator[tuple[int, float, np.ndarray]]:
     """Class, confidence and vertices of each instance of a scene."""
     where = f"{files.path}: {name}"
     try:
-        lines = lines_of(files.read(name, MOST_INSTANCES * LONGEST_LINE))
+        lines = split_lines(files.read(name, MOST_INSTANCES * LONGEST_LINE))
     except ValueError as error:
         raise UserError(f"{where}: {error}") from None
     there = set(files.names)
@@ -202,7 +212,7 @@ def _masks(
             content = files.read(file, 4 * vertices + LONGEST_LINE)
         except ValueError as error:
             raise UserError(f"{files.path}: {file}: {error}") from None
-        marks = lines_of(content)
+        marks = split_lines(content)
         if len(marks) != vertices or not set(marks) <= {b"0", b"1"}:
             said = f"{len(marks):,} lines, but the scene has {vertices:,} vertices"
             said = said if len(marks) != vertices else "something other than 0 and 1"

@@ -6,13 +6,13 @@ from typing import Literal
 
 from ..runtime.errors import UserError
 from ..settings import every_run
-from ..settings.key import AT_LEAST_1, ConfigView, Range, Table, Unused
+from ..settings.key import AT_LEAST_1, ConfigView, IgnoredKeys, KeyTable, Range
 from ..settings.section import Pair, Section, key, rows
 
 _FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*\.?[0-9]*|0\.0*[1-9][0-9]*))?")  # perhaps divided by a number
 
 
-class Data(every_run.Data):
+class SceneDataSection(every_run.DataSection):
     VOXEL_SIZE_M: float = key(0.05, "point clouds: edge of a voxel in metres", Range(low=1e-4, high=100))
     UNIT_M: float = key(
         1.0,
@@ -21,13 +21,13 @@ class Data(every_run.Data):
     )
 
 
-class Rooms(Section):
+class RoomSection(Section):
     TRAIN: int = key(400, "synthetic_rooms: training rooms", AT_LEAST_1)
     VAL: int = key(40, "synthetic_rooms: validation rooms", AT_LEAST_1)
     SPACING_M: float = key(0.04, "synthetic_rooms: mean distance of neighbouring points", Range(low=0.01, high=0.2))
 
 
-class Points(Section):
+class PointSection(Section):
     FEATURES: list[str] = key(
         ["rgb"],
         "what the network sees of a voxel: rgb (3 channels), xyz (3, metres), height above the lowest point (1), ones "
@@ -46,12 +46,12 @@ class Points(Section):
     MAX_POINTS: int | None = key(
         None, "training: a larger scene is cut down to this many points around a random one; None: never", AT_LEAST_1
     )
-    ROOMS: Rooms
+    ROOMS: RoomSection
 
 
 class PointSettings(every_run.RunSettings):
-    DATA: Data
-    POINTS: Points
+    DATA: SceneDataSection
+    POINTS: PointSection
 
 
 def _check(given: ConfigView[PointSettings]) -> list[str]:
@@ -68,15 +68,15 @@ def _check(given: ConfigView[PointSettings]) -> list[str]:
     return []
 
 
-def _find_unused(given: ConfigView[PointSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[PointSettings]) -> Iterator[IgnoredKeys]:
     if given.values.DATA.DATASET != "synthetic_rooms":
-        yield Unused(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
+        yield IgnoredKeys(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
 
 
-TABLE = Table(
+TABLE = KeyTable(
     rows(PointSettings),
     training=("POINTS.MAX_POINTS",),
     effects={"training": ("POINTS.ROOMS.",)},
     check=_check,
-    unused=_find_unused,
+    find_ignored=_find_unused,
 )

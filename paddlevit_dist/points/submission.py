@@ -19,7 +19,7 @@ MOST_INSTANCES = 10_000  # of a scene
 _LARGEST_INDEX = 1 << 26  # bytes: a number for each of some million vertices
 
 
-class Files:
+class SubmissionFiles:
     """The files of a folder or of a zip archive, by their names relative to its root."""
 
     def __init__(self, path: str) -> None:
@@ -53,7 +53,7 @@ class Files:
             raise ValueError(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def kind_of(files: Files, indices: list[str]) -> str:
+def find_kind(files: SubmissionFiles, indices: list[str]) -> str:
     """SEMANTIC or INSTANCES, from what the first file of a scene that says anything holds.
 
     Raises:
@@ -79,7 +79,7 @@ def kind_of(files: Files, indices: list[str]) -> str:
     )
 
 
-def lines_of(content: bytes) -> list[bytes]:
+def split_lines(content: bytes) -> list[bytes]:
     """The lines of a file, also where the last one has no end."""
     lines = content.split(b"\n")
     return [line.strip() for line in (lines if lines[-1] else lines[:-1])]

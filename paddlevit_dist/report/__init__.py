@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from ..extension import Extension
 
 if TYPE_CHECKING:
-    from ..engine.run import Run
+    from ..engine.trainer import Trainer
     from ..logging.callbacks import Callback
     from ..settings.every_run import RunSettings
 
 
-class Report(Extension):
+class ReportExtension(Extension):
     """The command report, and report.html at the end of a run."""
 
     commands = {"report": "one HTML file about one or several runs: curves, settings, mistakes"}
@@ -34,7 +34,7 @@ class Report(Extension):
 
         run(words)
 
-    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+    def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
         if not run.config["REPORT"]:
             return ()
         from .callback import ReportCallback
@@ -47,4 +47,4 @@ class Report(Extension):
         write_last_page(config, folder, began)
 
 
-EXTENSION = Report()
+EXTENSION = ReportExtension()

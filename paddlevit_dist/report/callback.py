@@ -15,9 +15,9 @@ import paddle
 
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
-from ..distributed import LeftEarly, all_gather, is_main
-from ..engine.evaluation import Evaluation
-from ..engine.run import Run
+from ..distributed import StopRequested, all_gather, is_main
+from ..engine.evaluation import Evaluator
+from ..engine.trainer import Trainer
 from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..tasks.figures import Figure
@@ -70,7 +70,7 @@ class RecordKeeper:
             except Exception:
                 self._problem = traceback.format_exc()
 
-    def evaluate(self, evaluation: Evaluation) -> None:
+    def evaluate(self, evaluation: Evaluator) -> None:
         """Evaluate this rank's samples for their records alone; communicates nothing and raises nothing."""
         model = evaluation.model
         was_training = model.training
@@ -78,10 +78,10 @@ class RecordKeeper:
         try:
             step = EvaluationStep(self.task.build_metrics(), keeps_records=True)
             batches = contextlib.closing(evaluation.batches("evaluation for the report", step))
-            with paddle.no_grad(), evaluation.precision.forward_of(model), batches as evaluated:
+            with paddle.no_grad(), evaluation.precision.patch_forward(model), batches as evaluated:
                 for batch, records in evaluated:
                     self.add(model, batch, records)
-        except LeftEarly:
+        except StopRequested:
             self._problem = "the run was asked to stop"
         except Exception:
             self._problem = traceback.format_exc()
@@ -123,7 +123,7 @@ class ReportCallback(Callback):
 
     on_every_rank = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Trainer) -> None:
         self._run = run
         self._task, self._record, self._evaluation = run.task, run.record, run.evaluation
         self._keeper: RecordKeeper | None = None
@@ -148,21 +148,25 @@ class ReportCallback(Callback):
                 self._write_best(checkpointer.folder / "best", best)
             else:
                 with contextlib.nullcontext() if ema is None else ema.in_place():
-                    self._write_figures(self._keeper, _facts_of(best))
+                    self._write_figures(self._keeper, _collect_facts(best))
         self._write_page()
 
     def _new_keeper(self) -> RecordKeeper:
         return RecordKeeper(self._task, [key.index for keys in self._evaluation.loader.sampler for key in keys])
 
     def _write_best(self, checkpoint: Path, best: dict[str, Any]) -> None:
-        with weights_of(self._run.model, checkpoint) as is_loaded:
+        with apply_weights(self._run.model, checkpoint) as is_loaded:
             if not is_loaded:
-                self._record.say(f"note: the report shows no figures: {checkpoint} cannot be read by every process")
+                self._record.log_and_print(
+                    f"note: the report shows no figures: {checkpoint} cannot be read by every process"
+                )
                 return
-            self._record.say(f"the report shows the best weights, of epoch {best['epoch']}: evaluating them once more")
+            self._record.log_and_print(
+                f"the report shows the best weights, of epoch {best['epoch']}: evaluating them once more"
+            )
             keeper = self._new_keeper()
             keeper.evaluate(self._evaluation)
-            self._write_figures(keeper, _facts_of(best))
+            self._write_figures(keeper, _collect_facts(best))
 
     def _write_figures(self, keeper: RecordKeeper | None, facts: dict[str, Any]) -> None:
         """Make the figures and write them to the run's folder. Every rank must call this.
@@ -183,7 +187,7 @@ class ReportCallback(Callback):
             try:
                 self._save_figures(kept, facts)
             except UserError as error:
-                self._record.say(f"note: the report lacks its figures: {error}")
+                self._record.log_and_print(f"note: the report lacks its figures: {error}")
             except Exception:
                 self._fail("its figures could not be made", traceback.format_exc())
 
@@ -191,7 +195,7 @@ class ReportCallback(Callback):
         model, config, evaluation = self._run.model, self._run.config, self._evaluation
         was_training = model.training
         model.eval()
-        with paddle.no_grad(), evaluation.precision.forward_of(model):
+        with paddle.no_grad(), evaluation.precision.patch_forward(model):
             figures: Sequence[Figure] = self._task.figures(evaluation.samples, kept, model)
         if was_training:
             model.train()
@@ -205,7 +209,7 @@ class ReportCallback(Callback):
         }
         name = store.EVALUATION if config.EVAL else store.TRAINING
         for line in store.save(Path(config.SAVE, name), figures, about):
-            self._record.say(f"note: {line}")
+            self._record.log_and_print(f"note: {line}")
 
     def _write_page(self) -> None:
         """Write ``report.html`` of what the run's folder holds now."""
@@ -214,25 +218,27 @@ class ReportCallback(Callback):
         try:
             began = time.perf_counter()
             page = write_page([self._record.folder], self._record.folder / PAGE)
-            self._record.say(f"report: {page} ({time.perf_counter() - began:.1f} s)")
+            self._record.log_and_print(f"report: {page} ({time.perf_counter() - began:.1f} s)")
         except UserError as error:
-            self._record.say(f"note: no report was written: {error}")
+            self._record.log_and_print(f"note: no report was written: {error}")
         except Exception:
             self._fail("it could not be written", traceback.format_exc())
 
     def _fail(self, what: str, trace: str) -> None:
         reason = trace.strip().splitlines()[-1]
-        self._record.say(f"note: the report: {what} ({reason}); the run is not affected, the traceback is in log.txt")
+        self._record.log_and_print(
+            f"note: the report: {what} ({reason}); the run is not affected, the traceback is in log.txt"
+        )
         for line in trace.rstrip().splitlines():
             self._record.log(f"  {line}")
 
 
-def _facts_of(best: dict[str, Any]) -> dict[str, Any]:
+def _collect_facts(best: dict[str, Any]) -> dict[str, Any]:
     return {"of": f"the best weights, of epoch {best['epoch']}", best["name"]: best["value"]}
 
 
 @contextlib.contextmanager
-def weights_of(model: paddle.nn.Layer, checkpoint: Path) -> Iterator[bool]:
+def apply_weights(model: paddle.nn.Layer, checkpoint: Path) -> Iterator[bool]:
     """Inside the block the model has the weights of a checkpoint that count in an evaluation, afterwards its own; False
     where one of the ranks cannot read that checkpoint. Every rank must call this."""
     own = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 WIDTH, HEIGHT = 420, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 10, 38
 _MOST_POINTS = 500  # of a line; a chart is not wider in pixels
-NUM_COLOURS = 8
+NUM_COLORS = 8
 _MARKED = 30  # points: a line of fewer has dots
 
 _numbers = itertools.count(1)
 PointsByName = Mapping[str, Sequence[tuple[float, float]]]
 
 
-class Line(NamedTuple):
+class CurveLine(NamedTuple):
     """Attributes:
     name: in the legend and under the pointer.
     points: (x, y), finite, in the order of x.
@@ -26,17 +26,17 @@ class Line(NamedTuple):
 
     name: str
     points: Sequence[tuple[float, float]]
-    colour: int = 0
+    color: int = 0
     style: str = "line"
 
 
-def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", note: str = "") -> dict[str, Any]:
+def chart(title: str, lines: Sequence[CurveLine], x_label: str, y_label: str = "", note: str = "") -> dict[str, Any]:
     """A chart, as its macro in ``parts.html.j2`` draws it; without lines there is nothing but its title and note."""
-    lines = [line._replace(points=thin(line.points), colour=line.colour % NUM_COLOURS) for line in lines if line.points]
+    lines = [line._replace(points=thin(line.points), color=line.color % NUM_COLORS) for line in lines if line.points]
     found = {"kind": "chart", "number": next(_numbers), "title": title, "note": note, "drawn": []}
     if not lines:
         return found
-    scale = _Scale.of(lines)
+    scale = _AxisScale.of(lines)
     data = {
         "box": [_LEFT, _TOP, WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM],
         "x": [scale.x_low, scale.x_high],
@@ -44,7 +44,7 @@ def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", no
         "lines": [
             {
                 "name": line.name,
-                "colour": line.colour,
+                "colour": line.color,
                 "style": line.style,
                 "x": [_short(x) for x, _ in line.points],
                 "y": [_short(y) for _, y in line.points],
@@ -78,7 +78,7 @@ def thin(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> lis
     return [points[0], *(point for point in kept if point not in (points[0], points[-1])), points[-1]]
 
 
-class _Scale(NamedTuple):
+class _AxisScale(NamedTuple):
     x_low: float
     x_high: float
     y_low: float
@@ -87,7 +87,7 @@ class _Scale(NamedTuple):
     y_ticks: list[float]
 
     @classmethod
-    def of(cls, lines: Sequence[Line]) -> "_Scale":
+    def of(cls, lines: Sequence[CurveLine]) -> "_AxisScale":
         xs = [x for line in lines for x, _ in line.points]
         ys = [y for line in lines for _, y in line.points]
         x_low, x_high = min(xs), max(xs)
@@ -135,9 +135,9 @@ def tick_text(value: float) -> str:
     return f"{value:.5g}"
 
 
-def _draw(line: Line, scale: _Scale, lines: Sequence[Line]) -> dict[str, Any]:
+def _draw(line: CurveLine, scale: _AxisScale, lines: Sequence[CurveLine]) -> dict[str, Any]:
     """A path and dots (x, y) on it, or bars (x, y, width, height)."""
-    drawn = {"colour": line.colour, "style": line.style, "path": "", "dots": [], "bars": []}
+    drawn = {"colour": line.color, "style": line.style, "path": "", "dots": [], "bars": []}
     if line.style == "bar":
         return {**drawn, "bars": _bars(line, scale, lines)}
     places = [(f"{scale.x(x):.1f}", f"{scale.y(y):.1f}") for x, y in line.points]
@@ -145,7 +145,7 @@ def _draw(line: Line, scale: _Scale, lines: Sequence[Line]) -> dict[str, Any]:
     return {**drawn, "path": "M" + "L".join(map(" ".join, places)), "dots": places if has_dots else []}
 
 
-def _bars(line: Line, scale: _Scale, lines: Sequence[Line]) -> list[tuple[str, ...]]:
+def _bars(line: CurveLine, scale: _AxisScale, lines: Sequence[CurveLine]) -> list[tuple[str, ...]]:
     groups = [other for other in lines if other.style == "bar"]
     width = _bar_width(lines) * 0.9
     each = width / len(groups)
@@ -158,7 +158,7 @@ def _bars(line: Line, scale: _Scale, lines: Sequence[Line]) -> list[tuple[str, .
     return bars
 
 
-def _bar_width(lines: Sequence[Line]) -> float:
+def _bar_width(lines: Sequence[CurveLine]) -> float:
     """The smallest distance between places that have bars."""
     places = sorted({x for line in lines if line.style == "bar" for x, _ in line.points})
     return min((b - a for a, b in zip(places, places[1:])), default=1.0)
@@ -173,7 +173,7 @@ def _short(value: float) -> Any:
 
 def of_events(
     runs: Sequence[tuple[str, PointsByName, PointsByName]], name: str, groups: Sequence[str] = ()
-) -> list[Line]:
+) -> list[CurveLine]:
     """The lines of one quantity, for all runs: as measured in training, and with dots in evaluations. Those of a group
     of seeds are a bundle of one colour, around its mean.
 
@@ -183,24 +183,24 @@ def of_events(
     """
     groups = groups or [""] * len(runs)
     several = len(runs) > 1
-    colours: dict[str, int] = {}  # of each group, and of each run that is in none
-    lines: list[Line] = []
+    colors: dict[str, int] = {}  # of each group, and of each run that is in none
+    lines: list[CurveLine] = []
     bundles: dict[tuple[str, str, str], list[Any]] = {}  # points of each run by group, kind and style
     for (run, training, evaluation), group in zip(runs, groups):
-        number = colours.setdefault(group or run, len(colours))
+        number = colors.setdefault(group or run, len(colors))
         for kind, style, points in (("training", "line", training), ("evaluation", "dots", evaluation)):
             if points.get(name):
-                colour = number if several else len(lines)
+                color = number if several else len(lines)
                 said = f"{run} {kind}" if several else kind
-                lines.append(Line(said, points[name], colour, "thin" if group else style))
+                lines.append(CurveLine(said, points[name], color, "thin" if group else style))
                 if group:
                     bundles.setdefault((group, kind, style), []).append(points[name])
     for (group, kind, style), bundle in bundles.items():
-        lines.append(Line(f"{group} {kind}, mean of {len(bundle)}", _mean_of(bundle), colours[group], style))
+        lines.append(CurveLine(f"{group} {kind}, mean of {len(bundle)}", _compute_mean(bundle), colors[group], style))
     return lines
 
 
-def _mean_of(bundle: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
+def _compute_mean(bundle: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
     """The mean of those lines that have got to each place."""
     found: dict[float, list[float]] = {}
     for points in bundle:

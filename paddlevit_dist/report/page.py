@@ -18,7 +18,7 @@ from ..logging.record import COMPARED, METRICS, RunRecord
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
 from . import curves
-from .runs import ReportedRun, find_measured, flat, interval_of, is_number, read_runs
+from .runs import ReportedRun, find_measured, flat, get_interval, is_number, read_runs
 from .settings import ReportSettings
 
 PAGE = "report.html"
@@ -204,7 +204,7 @@ def _clock(value: Any) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if is_time else "?"
 
 
-def _tell(values: dict[str, Any], without: Sequence[str]) -> str:
+def _format_facts(values: dict[str, Any], without: Sequence[str]) -> str:
     """Names and values that are not empty, separated by commas."""
     return ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
@@ -221,14 +221,14 @@ def _best(run: ReportedRun) -> str | None:
     values, intervals = {name: points[-1][1] for name, points in run.metrics.evaluation.items()}, {}
     if not values and run.metrics.evaluations:
         values = dict(find_measured(run.metrics.evaluations[-1]))
-        intervals = {name: interval_of(run.metrics.evaluations[-1], name) for name in values}
+        intervals = {name: get_interval(run.metrics.evaluations[-1], name) for name in values}
     scores = {name: value for name, value in values.items() if not name.endswith(_COUNTS)}
     shown = [f"{name} {value:.4g}{_ends(intervals.get(name, {}))}" for name, value in scores.items()][:3]
     return (", ".join(shown) + (" (the last)" if run.metrics.training else "")) if shown else None
 
 
 def _ends(found: Mapping[str, Any]) -> str:
-    """The interval of ``runs.interval_of`` in words that follow its value."""
+    """The interval of ``runs.get_interval`` in words that follow its value."""
     if "interval" not in found:
         return ""
     low, high = found["interval"]
@@ -259,7 +259,7 @@ def _figures(runs: Sequence[ReportedRun], made_of: Callable[[Part], str]) -> lis
                     notices.append(one_line(f"a figure cannot be shown: {type(error).__name__}: {error}"))
             alike = itertools.groupby(made, key=lambda one: one[0])
             groups = [(name, [content for _, content in ones]) for name, ones in alike]
-            said = _tell(stored.about, ("of", "time"))
+            said = _format_facts(stored.about, ("of", "time"))
             about = f"Of {stored.about.get('of', 'an evaluation')}{f' ({said})' if said else ''}."
             parts = [*map(_note, [about, *notices]), {"kind": "figures", "groups": groups}]
             title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
@@ -287,7 +287,7 @@ def _chart(figure: Part) -> Part:
     for number, line in enumerate(figure["lines"]):
         points = [(float(x), float(y)) for x, y in zip(line["x"], line["y"]) if x is not None and y is not None]
         style = "bar" if figure["shape"] == "bar" else "line"
-        lines.append(curves.Line(line["name"], points, number, style))
+        lines.append(curves.CurveLine(line["name"], points, number, style))
     return curves.chart(figure["title"], lines, figure["x_label"], figure["y_label"], figure["note"])
 
 
@@ -400,7 +400,7 @@ def _events(runs: Sequence[ReportedRun]) -> list[Part]:
     for run in runs:
         for event in [*run.metrics.events, *run.metrics.evaluations]:
             kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
-            told = _tell(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
+            told = _format_facts(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
             rows.append([_clock(event.get("time")), run.name, one_line(kind), one_line(told)[:1000]])
     rows.sort(key=lambda row: row[0])
     if not rows:

@@ -55,7 +55,7 @@ class ReportedRun(NamedTuple):
     metrics: "RunMetrics"
     seconds: float | None
     is_running: bool | None
-    figures: dict[str, store.Stored]
+    figures: dict[str, store.StoredFigures]
     notices: list[str]
     group: str = ""
 
@@ -115,7 +115,7 @@ def read_run(folder: Path, name: str) -> ReportedRun:
     notices: list[str] = []
     facts = _optional(folder, ("run.json", "eval_run.json"), read_json, notices)
     facts = facts if isinstance(facts, dict) else {}
-    data = _data_of(facts)
+    data = _read_data(facts)
     classes = [about["classes"] for about in data.values() if is_number(about.get("classes"))]
     metrics = RunMetrics()
     for event in _events(folder, notices):
@@ -151,7 +151,7 @@ def read_run(folder: Path, name: str) -> ReportedRun:
     )
 
 
-def _figures(folder: Path, notices: list[str]) -> dict[str, store.Stored]:
+def _figures(folder: Path, notices: list[str]) -> dict[str, store.StoredFigures]:
     """Those of the training and those of an evaluation; of both, if these are the same, only the training's."""
     figures = {}
     for title, file in (("Training", store.TRAINING), ("Evaluation", store.EVALUATION)):
@@ -175,7 +175,7 @@ def _advice(folder: Path) -> str:
     return one_line(f"{said}; make them with: {shlex.join(['python', '-m', 'paddlevit_dist', 'evaluate', *flags])}")
 
 
-def _data_of(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _read_data(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Read what the run has noted of each split: what it holds, number of classes, notes."""
     data = facts.get("data")
     return {one_line(k): v for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
@@ -201,8 +201,8 @@ def _relative_to(folder: Any, data_path: Any) -> Callable[[Any], Any]:
             return homes.sub("~", inside.sub("", value))
         if isinstance(value, dict):
             return {relative(key): relative(part) for key, part in value.items()}
-        if isinstance(value, store.Stored):
-            return store.Stored(*map(relative, value))
+        if isinstance(value, store.StoredFigures):
+            return store.StoredFigures(*map(relative, value))
         return list(map(relative, value)) if isinstance(value, list) else value
 
     return relative
@@ -287,7 +287,7 @@ class RunMetrics:
             self._of_epochs.append(event)
             name = event.get("best")
             if isinstance(name, str) and is_number(event.get(name)):
-                self.best = {"name": name, "value": event[name], "epoch": event["epoch"], **interval_of(event, name)}
+                self.best = {"name": name, "value": event[name], "epoch": event["epoch"], **get_interval(event, name)}
         elif kind == "evaluation":
             self.evaluations.append(event)
         elif kind not in ("epoch", "evaluation_without_average"):
@@ -349,7 +349,7 @@ def find_measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
             yield one_line(name), float(value)
 
 
-def interval_of(event: Mapping[str, Any], name: str) -> dict[str, Any]:
+def get_interval(event: Mapping[str, Any], name: str) -> dict[str, Any]:
     """ "interval", the two ends of a value of an evaluation, and its "percent"; empty where it has none."""
     about = event.get("interval")
     about = about if isinstance(about, dict) else {}

@@ -1,7 +1,7 @@
 """The key of the report."""
 
 from ..settings.every_run import RunSettings
-from ..settings.key import Table
+from ..settings.key import KeyTable
 from ..settings.section import key, rows
 
 
@@ -13,4 +13,4 @@ class ReportSettings(RunSettings):
     )
 
 
-TABLE = Table(rows(ReportSettings), effects={"neutral": ("REPORT",)})
+TABLE = KeyTable(rows(ReportSettings), effects={"neutral": ("REPORT",)})

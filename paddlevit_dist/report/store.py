@@ -21,7 +21,7 @@ from ..runtime.files import atomic_file, open_regular
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_json
 from ..runtime.thumbnails import encode
-from ..tasks.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
+from ..tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery, PointSet
 
 TRAINING, EVALUATION = "report_data.zip", "eval_report_data.zip"
 _INDEX = "figures.json"
@@ -33,7 +33,7 @@ _STEPS = 65_535
 _ORDER_BITS = 10  # an axis; finer than that, the order of points does not matter
 
 
-class Stored(NamedTuple):
+class StoredFigures(NamedTuple):
     """Contents of the file.
 
     Attributes:
@@ -57,7 +57,7 @@ def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[s
     Raises:
         UserError: the file cannot be written.
     """
-    entries, members, problems = [], _Members(), []
+    entries, members, problems = [], _ArchiveMembers(), []
     for figure in figures:
         try:
             encoded = _ENCODERS[type(figure)](figure, members)
@@ -73,7 +73,7 @@ def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[s
     return problems
 
 
-def load(path: Path) -> Stored:
+def load(path: Path) -> StoredFigures:
     """Read what ``save`` has written.
 
     Raises:
@@ -84,7 +84,7 @@ def load(path: Path) -> Stored:
         with open_regular(path, "rb") as file, zipfile.ZipFile(file) as archive:
             index = parse_json(_member(archive, _INDEX).decode())
             figures = [_with_members(entry, archive) for entry in index["figures"]]
-            return Stored(index["about"], figures, [str(line) for line in index["problems"]])
+            return StoredFigures(index["about"], figures, [str(line) for line in index["problems"]])
     except (
         zipfile.BadZipFile,
         KeyError,
@@ -97,7 +97,7 @@ def load(path: Path) -> Stored:
         raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
 
 
-class _Members:
+class _ArchiveMembers:
     """Files in the archive beside the index."""
 
     def __init__(self) -> None:
@@ -142,14 +142,14 @@ def _plain(value: Any) -> Any:
     return one_line(value)
 
 
-def _table(figure: Table, members: _Members) -> dict[str, Any]:
+def _table(figure: FigureTable, members: _ArchiveMembers) -> dict[str, Any]:
     rows = [_plain(tuple(row)) for row in figure.rows]
     if any(len(row) != len(figure.columns) for row in rows):
         raise ValueError(f"a row has not {len(figure.columns)} cells")
     return {"kind": "table", "columns": _plain(tuple(figure.columns)), "rows": rows}
 
 
-def _matrix(figure: Matrix, members: _Members) -> dict[str, Any]:
+def _matrix(figure: ConfusionMatrix, members: _ArchiveMembers) -> dict[str, Any]:
     values = np.asarray(figure.values)
     size = len(figure.names)
     if values.shape != (size, size) or values.dtype.kind not in "iu" or (values < 0).any():
@@ -159,7 +159,7 @@ def _matrix(figure: Matrix, members: _Members) -> dict[str, Any]:
     return {"kind": "matrix", "names": _plain(tuple(figure.names)), "cells": cells.ravel().tolist()}
 
 
-def _chart(figure: Chart, members: _Members) -> dict[str, Any]:
+def _chart(figure: Chart, members: _ArchiveMembers) -> dict[str, Any]:
     if figure.kind not in ("line", "bar"):
         raise ValueError(f"kind '{figure.kind}' is neither line nor bar")
     lines = []
@@ -172,7 +172,7 @@ def _chart(figure: Chart, members: _Members) -> dict[str, Any]:
     return {"kind": "chart", "shape": figure.kind, "lines": lines, **labels}
 
 
-def _gallery(figure: Gallery, members: _Members) -> dict[str, Any]:
+def _gallery(figure: Gallery, members: _ArchiveMembers) -> dict[str, Any]:
     images = []
     for pixels, caption in figure.images:
         suffix, content, size = encode(np.asarray(pixels), _LARGEST_SIDE)
@@ -181,20 +181,20 @@ def _gallery(figure: Gallery, members: _Members) -> dict[str, Any]:
     return {"kind": "gallery", "pictures": images}
 
 
-def _points(figure: PointSet, members: _Members) -> dict[str, Any]:
+def _points(figure: PointSet, members: _ArchiveMembers) -> dict[str, Any]:
     packed = pack(figure, min(MOST, members.points_left))
     members.points_left = max(members.points_left - packed.number, 0)
     legends = {
-        one_line(layer): [[one_line(name), [int(part) for part in colour]] for name, colour in names]
+        one_line(layer): [[one_line(name), [int(part) for part in color]] for name, color in names]
         for layer, names in figure.legends.items()
     }
-    layers = [one_line(layer) for layer in figure.colours]
+    layers = [one_line(layer) for layer in figure.colors]
     shown = {"number": packed.number, "of": len(figure.xyz), "size_m": packed.size_m}
     content = members.add("points", packed.content)
     return {"kind": "points", "layers": layers, "legends": legends, "content": content, **shown}
 
 
-class Packed(NamedTuple):
+class PackedFigure(NamedTuple):
     """Attributes:
     number: of points kept.
     size_m: side of the cube that 0 to 65,535 stand for, in metres.
@@ -205,7 +205,7 @@ class Packed(NamedTuple):
     content: bytes
 
 
-def pack(figure: PointSet, most: int = MOST) -> Packed:
+def pack(figure: PointSet, most: int = MOST) -> PackedFigure:
     """The points of a figure, evenly thinned out to ``most``; those that are not finite are left out.
 
     Raises:
@@ -214,11 +214,11 @@ def pack(figure: PointSet, most: int = MOST) -> Packed:
     xyz = np.asarray(figure.xyz, dtype=np.float32)
     if xyz.ndim != 2 or xyz.shape[1] != 3:
         raise ValueError(f"expected xyz (points, 3), got {xyz.shape}")
-    layers = [np.asarray(colours) for colours in figure.colours.values()]
-    for name, colours in zip(figure.colours, layers):
-        if colours.shape != xyz.shape or colours.dtype != np.uint8:
+    layers = [np.asarray(colors) for colors in figure.colors.values()]
+    for name, colors in zip(figure.colors, layers):
+        if colors.shape != xyz.shape or colors.dtype != np.uint8:
             raise ValueError(
-                f"expected colours uint8 {xyz.shape} for layer '{name}', got {colours.dtype} {colours.shape}"
+                f"expected colours uint8 {xyz.shape} for layer '{name}', got {colors.dtype} {colors.shape}"
             )
     kept = np.flatnonzero(np.isfinite(xyz).all(axis=1))
     if len(kept) > most:
@@ -237,9 +237,9 @@ def pack(figure: PointSet, most: int = MOST) -> Packed:
     planes: list[np.ndarray] = []
     for axis in range(3):
         planes += [(differences[:, axis] & 255).astype(np.uint8), (differences[:, axis] >> 8).astype(np.uint8)]
-    for colours in layers:
-        planes += list(colours[kept[order]].T)
-    return Packed(len(kept), size, zlib.compress(np.concatenate(planes).tobytes(), 6))
+    for colors in layers:
+        planes += list(colors[kept[order]].T)
+    return PackedFigure(len(kept), size, zlib.compress(np.concatenate(planes).tobytes(), 6))
 
 
 def _morton(cells: np.ndarray) -> np.ndarray:
@@ -251,9 +251,9 @@ def _morton(cells: np.ndarray) -> np.ndarray:
     return code
 
 
-_ENCODERS: dict[type, Callable[[Any, _Members], dict[str, Any]]] = {
-    Table: _table,
-    Matrix: _matrix,
+_ENCODERS: dict[type, Callable[[Any, _ArchiveMembers], dict[str, Any]]] = {
+    FigureTable: _table,
+    ConfusionMatrix: _matrix,
     Chart: _chart,
     Gallery: _gallery,
     PointSet: _points,

@@ -77,14 +77,14 @@ _OTHER_NAMES = {  # of makers and other frameworks
 }
 
 
-def kind_of(name: str) -> DeviceKind:
+def get_kind(name: str) -> DeviceKind:
     """The row of a kind; of one that is not in the table, what holds for any plug-in of Paddle."""
     return _KINDS.get(name) or DeviceKind(name, name, f"{name.upper()}_VISIBLE_DEVICES")
 
 
 def current() -> DeviceKind:
     """The row of the device that this process computes on."""
-    return kind_of(paddle.get_device().partition(":")[0])
+    return get_kind(paddle.get_device().partition(":")[0])
 
 
 def is_built_for_cuda() -> bool:
@@ -123,7 +123,7 @@ def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, list[st
     name, _, which = requested.lower().partition(":")
     name = _OTHER_NAMES.get(name, name)
     if which:
-        visible = kind_of(name).visible
+        visible = get_kind(name).visible
         told = f", and {visible} says which of them are seen" if visible else ""
         raise UserError(f"DEVICE {requested} (-device): give the kind alone, {name}: -ngpus is how many{told}")
     named = ", ".join(f"{number} {kind}" for kind, number in seen.items())
@@ -138,11 +138,11 @@ def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, list[st
             f"DEVICE {requested} (-device): {known} that this Paddle sees: {named + ' and ' if named else ''}the CPU; "
             f"give {', '.join([AUTO, *seen])} or {CPU}, or install Paddle's build or plug-in for it (docs/devices.md)"
         )
-    kind = kind_of(name)
+    kind = get_kind(name)
     return kind, [line for line in (*notices, kind.replaced) if line]
 
 
-def place_of(device: str) -> Any:
+def get_place(device: str) -> Any:
     """Paddle's place of a device that is named as ``paddle.get_device`` does, such as "gpu:1"."""
     name, _, number = device.partition(":")
     if name == CPU:

@@ -70,7 +70,7 @@ def restart(python: str = sys.executable, *further: str) -> NoReturn:
     """Replace this process with the same command, and ``further`` words, keeping the current environment variables."""
     sys.stdout.flush()
     sys.stderr.flush()
-    signals.hold()  # until the new process can handle them
+    signals.block()  # until the new process can handle them
     signals.check()
     os.execv(python, [python, *sys.orig_argv[1:], *further])
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from . import ending, environment, limits, printing, signals
+from . import environment, limits, printing, process_exit, signals
 
 
 class UserError(Exception):
@@ -77,21 +77,21 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
     Args:
         trains: the function carries out a training, as far as is known.
     """
-    code = _exit_code_of(function, trains)
-    ending.end_if_in_danger(code)
+    code = _find_exit_code(function, trains)
+    process_exit.end_if_in_danger(code)
     return code
 
 
-def _exit_code_of(function: Callable[[], None], trains: bool) -> int:
-    printing.never_fail()
-    signals.expect(trains)
+def _find_exit_code(function: Callable[[], None], trains: bool) -> int:
+    printing.ignore_broken_pipe()
+    signals.set_mode(trains)
     sys.excepthook = printing.show_uncaught
     try:
         try:
             signals.install()
             _call(function)
         finally:
-            signals.note_only()
+            signals.defer()
     except UserError as error:
         print(f"error: {printing.one_line(error)}", file=sys.stderr)
         if isinstance(error, OwnCodeError):

@@ -53,7 +53,7 @@ def why_not_written(error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def told_if_not_written(what: Any, remark: str = "") -> Iterator[None]:
+def os_errors_as_user_errors(what: Any, remark: str = "") -> Iterator[None]:
     """Turns an error of the file system into one line: what could not be written, why, what to do, and a remark.
 
     Raises:
@@ -164,7 +164,7 @@ def read_regular(path: Any) -> bytes:
         return stream.read()
 
 
-def content_of(path: Any, most: int = -1) -> bytes:
+def read_content(path: Any, most: int = -1) -> bytes:
     """The content of a file that a user has given, or its first ``most`` bytes.
 
     Raises:

@@ -63,13 +63,13 @@ def memory_kill_since(before: dict[str, int]) -> str | None:
     for counter, kills in out_of_memory_kills().items():
         if kills > before.get(counter, kills):
             return (
-                f"killed by the system because the memory of its container or job, {memory_of(counter)}, ran out: "
+                f"killed by the system because the memory of its container or job, {format_memory(counter)}, ran out: "
                 "raise that limit, or lower -batch_size or -num_workers"
             )
     return None
 
 
-def memory_of(counter: str) -> str:
+def format_memory(counter: str) -> str:
     """The memory limit of the group of a counter, in words."""
     for name in ("memory.max", "memory.limit_in_bytes"):
         try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .files import told_if_not_written
+from .files import os_errors_as_user_errors
 
 
 class LineWriter:
@@ -26,14 +26,14 @@ class LineWriter:
     """
 
     def __init__(self, file: Path, remark: str = "") -> None:
-        self._told = lambda: told_if_not_written(file, remark)
+        self._told = lambda: os_errors_as_user_errors(file, remark)
         with self._told():
             self._stream = open(file, "xb")  # noqa: SIM115 - closed by ``close``
 
     def add(self, entries: Iterable[Sequence[Any]]) -> None:
         """Append entries, in ascending order of their numbers; they outlive this process."""
         with self._told():
-            self._stream.writelines(map(line_of, entries))
+            self._stream.writelines(map(format_entry, entries))
             self._stream.flush()
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class LineWriter:
             self._stream.close()
 
 
-def line_of(entry: Sequence[Any]) -> bytes:
+def format_entry(entry: Sequence[Any]) -> bytes:
     """An entry as it stands in a file."""
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 

@@ -107,14 +107,14 @@ def values_in_place(tensor: paddle.Tensor) -> np.ndarray | None:
     if not is_plain or not hasattr(np, "from_dlpack"):  # numpy has it from 1.23 on
         return None
     try:
-        values = np.from_dlpack(_Lent(tensor.detach()))
+        values = np.from_dlpack(_DlpackView(tensor.detach()))
     except (RuntimeError, TypeError, ValueError, BufferError):
         return None
     is_same = values.shape == tuple(tensor.shape) and str(values.dtype) == str(tensor.dtype).rpartition(".")[2]
     return values if is_same else None  # 2.6 hands over truth values as bytes
 
 
-class _Lent:
+class _DlpackView:
     """A tensor of any version for ``numpy.from_dlpack``."""
 
     def __init__(self, tensor: paddle.Tensor) -> None:

@@ -33,7 +33,7 @@ class _DroppingWriter(io.FileIO):
         return written
 
 
-def never_fail() -> None:
+def ignore_broken_pipe() -> None:
     """Make this process's stdout and stderr drop what they cannot write. Calling it again has no effect.
 
     Streams that have replaced Python's own, such as a notebook's, are left alone.
@@ -119,7 +119,7 @@ def cell(value: Any) -> Any:
     return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
-def text_of_cell(shown: str) -> str:
+def parse_cell(shown: str) -> str:
     """The text that ``cell`` put an apostrophe before."""
     return shown[1:] if shown[:1] == "'" and shown[1:].startswith(_FORMULA) else shown
 

@@ -1,7 +1,7 @@
 """Requests of signals to this process, and how it ends: at once while it starts, at a good moment once it trains.
 
-A handler raises ``Interrupted`` until ``note_only`` is called; from then on requests are only noted, and whoever works
-looks at ``asked``. Needs nothing but Python, so that an entry can use it before anything else is imported.
+A handler raises ``ProcessInterrupted`` until ``defer`` is called; from then on requests are only noted, and whoever
+works looks at ``stop_reason``. Needs nothing but Python, so that an entry can use it before anything else is imported.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _ENOUGH = b"\0"  # no signal: ends the thread that watches
 _STARTED = "PADDLEVIT_DIST_STARTED"  # process and time; outlives the replacement of a process
 
 
-class Interrupted(KeyboardInterrupt):
+class ProcessInterrupted(KeyboardInterrupt):
     """The process is to end at once.
 
     Args:
@@ -31,12 +31,12 @@ class Interrupted(KeyboardInterrupt):
     """
 
     def __init__(self, number: int, again: bool = False) -> None:
-        super().__init__(name_of(number))
+        super().__init__(get_name(number))
         self.number = number
         self.again = again
 
 
-class _State:
+class _SignalState:
     """Everything that has happened so far in this process."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _State:
         self.leave: Callable[[int, bool], None] = _leave
 
 
-def name_of(number: int) -> str:
+def get_name(number: int) -> str:
     """Such as SIGTERM."""
     try:
         return signal.Signals(number).name
@@ -75,11 +75,11 @@ def exit_code(error: KeyboardInterrupt) -> int:
 # ---- what was asked ------------------------------------------------------------------------------------------------
 
 
-def asked() -> str | None:
+def stop_reason() -> str | None:
     """Why this process is to stop, such as "SIGTERM"; None if it is not."""
     first = number()
     if first is not None:
-        return name_of(first)
+        return get_name(first)
     if _state.deadline is not None and time.monotonic() > _state.deadline:
         return _state.deadline_name
     return None
@@ -118,13 +118,13 @@ def has_parent() -> bool:
 # ---- what becomes of it --------------------------------------------------------------------------------------------
 
 
-def expect(training: bool) -> None:
+def set_mode(training: bool) -> None:
     """Say whether this process carries out a training, which ends with another code than other commands."""
     _state.is_training = training
 
 
 def is_training() -> bool:
-    """Return what ``expect`` was told last."""
+    """Return what ``set_mode`` was told last."""
     return _state.is_training
 
 
@@ -134,18 +134,18 @@ def looks_like_training(words: list) -> bool:
     return not any(word.startswith("-") and word.lstrip("-").partition("=")[0] in others for word in words)
 
 
-def note_only() -> None:
-    """From now on a request raises nothing: the caller looks at ``asked``."""
+def defer() -> None:
+    """From now on a request raises nothing: the caller looks at ``stop_reason``."""
     _state.only_notes = True
     _try_no_more()
 
 
 def check() -> None:
-    """Raise ``Interrupted`` if one is due that could not be raised where the signal came."""
+    """Raise ``ProcessInterrupted`` if one is due that could not be raised where the signal came."""
     _try_no_more()
     if _state.due is not None and not _state.only_notes and not _state.raised and not _state.holding:
         _state.raised = True
-        raise Interrupted(_state.due)
+        raise ProcessInterrupted(_state.due)
 
 
 def stop_after(seconds: float, name: str) -> None:
@@ -171,13 +171,13 @@ def work_for(parent: int, passes_saves: bool, leave: Callable[[int, bool], None]
 # ---- handlers ------------------------------------------------------------------------------------------------------
 
 
-def hold() -> None:
+def block() -> None:
     """Let signals wait until ``install``, also in a process that replaces this one or that is started by it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def blocked() -> Iterator[None]:
     """Let signals wait while the block runs; processes started in it begin with them waiting."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
     if not _in_main_thread():  # where no handler runs
@@ -245,7 +245,7 @@ def ignore_all() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
 
 
-def watch() -> None:
+def poll_in_thread() -> None:
     """Take note of signals in a thread, too: while the main thread is inside a library, no handler of Python runs."""
     if _state.is_watched or not _state.installed or not _in_main_thread():
         return
@@ -343,10 +343,10 @@ def describe(number: int, starting_training: bool) -> str:
     """The line that a run ends with which was interrupted before there was anything to save, or for good."""
     if starting_training:
         return (
-            f"stopped: asked to stop ({name_of(number)}) before the first update: nothing new was saved; the same "
+            f"stopped: asked to stop ({get_name(number)}) before the first update: nothing new was saved; the same "
             "command starts again"
         )
-    return "interrupted" if number == signal.SIGINT else f"interrupted ({name_of(number)})"
+    return "interrupted" if number == signal.SIGINT else f"interrupted ({get_name(number)})"
 
 
 def _find_start() -> float:
@@ -373,5 +373,5 @@ def _begin_child() -> None:
 
 _ignored: set[int] = set()
 _loaded = time.time()
-_state = _State()
+_state = _SignalState()
 os.register_at_fork(after_in_child=_begin_child)

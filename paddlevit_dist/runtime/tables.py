@@ -25,7 +25,7 @@ class TableRow(NamedTuple):
     cells: list[str]
 
 
-def rows_of(path: str, separator: str) -> Iterator[TableRow]:
+def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
     """The rows of a table that are not empty, one at a time.
 
     Raises:
@@ -58,7 +58,7 @@ def _open(path: str) -> Iterator[TextIO]:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def separator_of(path: str) -> str:
+def find_separator(path: str) -> str:
     """Find what stands most often between the quoted parts of the first line; a space where nothing else does."""
     with _open(path) as stream:
         line = next((line for line in stream if line.strip()), "")

@@ -2,7 +2,7 @@
 keys are fields of classes: ``every_run`` has those of every task, ``images/settings.py`` and so on those of their own.
 
 - ``section``, ``key``, ``table``: a class of keys, the row of one, and all of them
-- ``own_keys``, ``own_imports``: what users add
+- ``custom_keys``, ``user_modules``: what users add
 - ``command_line``, ``files``, ``recipes``: where values come from; ``help``: what ``-h`` says of them
 - ``merge``, ``checks``: one configuration of all, and what must fit together in it
 

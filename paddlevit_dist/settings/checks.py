@@ -4,44 +4,44 @@ that should read them; and what each table checks itself."""
 from collections.abc import Iterator
 
 from ..registry import (
+    BOX_LABELS,
+    CLASS_LABELS,
+    MASK_LABELS,
     RECIPES,
     TABLES,
-    WHOLE,
-    WITH_BOXES,
-    WITH_LABEL_MAPS,
-    contents_of,
+    annotation_type,
+    find_package,
+    find_readers,
     list_names,
     own_tables,
-    package_of,
-    readers_of,
     tables_of_every_run,
 )
 from ..runtime.errors import UserError
 from .every_run import RunSettings
-from .key import COMMAND_LINE, ConfigView, Setting, Table, covers, value_of
-from .table import keys, keys_of, tables_of
+from .key import COMMAND_LINE, ConfigView, KeySetting, KeyTable, covers, get_value
+from .table import find_keys, find_tables, keys
 
 _MOST_TOLD = 5
-_NETWORKS = {WITH_BOXES: ("finds objects", "detection"), WITH_LABEL_MAPS: ("labels pixels", "image_segmentation")}
+_NETWORKS = {BOX_LABELS: ("finds objects", "detection"), MASK_LABELS: ("labels pixels", "image_segmentation")}
 _SHARE_OF_A_WHOLE = 0.8  # of the engine's keys, which nobody sets by hand
 
 
-def check_rooms(given: ConfigView[RunSettings]) -> None:
+def check_task_dataset_model(given: ConfigView[RunSettings]) -> None:
     """Task, dataset and model have to be of one kind; a user's own fit anything.
 
     Raises:
         UserError: they are not.
     """
     values = given.values
-    task = package_of("task", values.TASK)
+    task = find_package("task", values.TASK)
     for name, kind in (("DATA.DATASET", "dataset"), ("MODEL.NAME", "model")):
-        package = package_of(kind, value_of(values, name))
+        package = find_package(kind, get_value(values, name))
         if task is not None and package is not None and task != package:
-            others = ", ".join(other for other in list_names(kind) if package_of(kind, other) == task)
+            others = ", ".join(other for other in list_names(kind) if find_package(kind, other) == task)
             fitting = f", or one of {others}" if kind == "dataset" else ""
             raise UserError(
                 f"{given[name]} is for {package}, {given['TASK']} for {task}: choose a recipe for {package}, such as "
-                f"-cfg={RECIPES.get(value_of(values, name), RECIPES[package])}{fitting}"
+                f"-cfg={RECIPES.get(get_value(values, name), RECIPES[package])}{fitting}"
             )
     if task == "images":
         _check_contents(given)
@@ -50,18 +50,18 @@ def check_rooms(given: ConfigView[RunSettings]) -> None:
 def _check_contents(given: ConfigView[RunSettings]) -> None:
     """Whole images, boxes and label maps share a package and neither data nor networks; what a network for either is,
     its task says."""
-    reads = contents_of("task", given.values.TASK)
+    reads = annotation_type("task", given.values.TASK)
     dataset, model = given.values.DATA.DATASET, given.values.MODEL.NAME
-    holds = contents_of("dataset", dataset)
+    holds = annotation_type("dataset", dataset)
     if holds is not None and holds != reads:
-        fitting = ", ".join(name for name in list_names("dataset") if contents_of("dataset", name) == reads)
+        fitting = ", ".join(name for name in list_names("dataset") if annotation_type("dataset", name) == reads)
         recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES["images"]))
         raise UserError(
             f"{given['DATA.DATASET']} holds {holds}, but {given['TASK']} reads {reads}: choose a recipe for {holds}, "
             f"such as -cfg={recipe}, or one of {fitting}"
         )
-    learns = contents_of("model", model)
-    if learns is not None and learns not in (WHOLE, reads):
+    learns = annotation_type("model", model)
+    if learns is not None and learns not in (CLASS_LABELS, reads):
         does, task = _NETWORKS[learns]
         raise UserError(
             f"{given['MODEL.NAME']} {does}, but {given['TASK']} does not: choose a recipe for {task}, such as "
@@ -76,7 +76,7 @@ def check(given: ConfigView[RunSettings]) -> list[str]:
         UserError: a key was set that the task does not read, or two values contradict each other.
     """
     task = given.values.TASK
-    tables = tables_of(given.values)
+    tables = find_tables(given.values)
     if task not in TABLES:  # nobody knows how it reads the rest
         values = given.values
         chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
@@ -97,7 +97,7 @@ def _whole_files(given: ConfigView[RunSettings]) -> set[str]:
 def _foreign(given: ConfigView[RunSettings]) -> list[str]:
     """Notices about keys of BASE files that another task reads; those that were set for this very run are refused."""
     task = given.values.TASK
-    known, whole = keys_of(given.values), _whole_files(given)
+    known, whole = find_keys(given.values), _whole_files(given)
     wrong = [setting for name, setting in given.settings.items() if name not in known]
     refused = [setting for setting in wrong if not setting.is_base and setting.source not in whole]
     if refused:
@@ -114,15 +114,15 @@ def _foreign(given: ConfigView[RunSettings]) -> list[str]:
     return notices
 
 
-def _by_source(settings: list[Setting]) -> dict[str, list[Setting]]:
-    sources: dict[str, list[Setting]] = {}
+def _by_source(settings: list[KeySetting]) -> dict[str, list[KeySetting]]:
+    sources: dict[str, list[KeySetting]] = {}
     for setting in settings:
         sources.setdefault(setting.source, []).append(setting)
     return sources
 
 
-def _readers(settings: list[Setting]) -> str:
-    readers = dict.fromkeys(reader for setting in settings for reader in readers_of(setting.name))
+def _readers(settings: list[KeySetting]) -> str:
+    readers = dict.fromkeys(reader for setting in settings for reader in find_readers(setting.name))
     said = []
     for kind in ("task", "dataset", "model"):
         names = [name for other, name in readers if other == kind]
@@ -130,7 +130,7 @@ def _readers(settings: list[Setting]) -> str:
     return ", ".join(said) or "no task"
 
 
-def _find_unused(given: ConfigView[RunSettings], tables: list[Table]) -> Iterator[str]:
+def _find_unused(given: ConfigView[RunSettings], tables: list[KeyTable]) -> Iterator[str]:
     """One line per key that was set and that this run does not read.
 
     Nothing is said of a recipe's training keys in an evaluation, nor of a BASE file's where another file has chosen
@@ -144,7 +144,7 @@ def _find_unused(given: ConfigView[RunSettings], tables: list[Table]) -> Iterato
             if name in passed and setting.source == COMMAND_LINE:
                 yield f"{given[name]}: no effect: it is for training, and {given['EVAL']}"
     defaults = keys()
-    for rule in [rule for table in tables for rule in table.unused(given)]:
+    for rule in [rule for table in tables for rule in table.find_ignored(given)]:
         because = given.settings.get(rule.because)
         for name, setting in given.settings.items():
             if name in passed or setting.is_implied or not covers(rule.names, name):

@@ -11,7 +11,7 @@ from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from . import recipes
-from .key import COMMAND_LINE, Setting, show
+from .key import COMMAND_LINE, KeySetting, show
 from .table import keys
 
 _FLAGS = (
@@ -88,7 +88,7 @@ class CommandLine:
 
     cfg: str | None = None
     show: bool = False
-    settings: list[Setting] = field(default_factory=list)
+    settings: list[KeySetting] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     argv: list[str] = field(default_factory=list)
 
@@ -114,17 +114,19 @@ def parse(argv: Sequence[str]) -> CommandLine:
             command.notices.append(f"-{name} is given {len(values)} times{last}")
         if flag.key:
             value = _type(flag.key, values[-1]) if flag.argument else True
-            command.settings.append(Setting(flag.key, value, COMMAND_LINE, f"-{name}"))
+            command.settings.append(KeySetting(flag.key, value, COMMAND_LINE, f"-{name}"))
     if "cfg" in given:
         command.cfg = given["cfg"][-1]
     named = {setting.name for setting in command.settings}
     if "batch_size" in given and "DATA.BATCH_SIZE_EVAL" not in named:
-        command.settings.append(Setting("DATA.BATCH_SIZE_EVAL", given["batch_size"][-1], COMMAND_LINE, "-batch_size"))
+        command.settings.append(
+            KeySetting("DATA.BATCH_SIZE_EVAL", given["batch_size"][-1], COMMAND_LINE, "-batch_size")
+        )
     for name, value in overrides:
         if name in named:
             command.notices.append(f"{name} is given more than once: the last override, {show(value)}, is used")
         named.add(name)
-        command.settings.append(Setting(name, value, COMMAND_LINE, COMMAND_LINE))
+        command.settings.append(KeySetting(name, value, COMMAND_LINE, COMMAND_LINE))
     return command
 
 
@@ -190,7 +192,7 @@ def without(argv: Sequence[str], dropped: Sequence[str]) -> list[str]:
     return kept
 
 
-def meaning_of(flag: Flag) -> str:
+def describe_flag(flag: Flag) -> str:
     """Say what the flag does, in one line."""
     return flag.meaning or keys()[flag.key or ""].meaning
 

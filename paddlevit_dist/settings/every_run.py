@@ -10,7 +10,7 @@ from .key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SEEDS, SHARE, SHARE_ABOVE_0, S
 from .section import PathText, Section, key
 
 
-class Data(Section):
+class DataSection(Section):
     BATCH_SIZE: int = key(256, "training images per device and step", AT_LEAST_1)
     GLOBAL_BATCH_SIZE: int | None = key(
         None,
@@ -28,7 +28,7 @@ class Data(Section):
     LOADER_TIMEOUT_SECONDS: float = key(600.0, "a batch that takes longer ends the run", ABOVE_0)
 
 
-class Model(Section):
+class ModelSection(Section):
     TYPE: str = key("vit", "family of the model")
     NAME: str = key("vit", "name of a registered model: a family or one of its variants")
     NUM_CLASSES: int | None = key(
@@ -51,7 +51,7 @@ class Model(Section):
     )
 
 
-class LrScheduler(Section):
+class LrSchedulerSection(Section):
     NAME: Literal["cosine", "constant", "step", "poly", "onecycle"] = key(
         "cosine", "learning rate schedule after warm-up"
     )
@@ -60,7 +60,7 @@ class LrScheduler(Section):
     POWER: float = key(0.9, "poly: exponent", ABOVE_0)
 
 
-class Optimizer(Section):
+class OptimizerSection(Section):
     NAME: Literal["AdamW", "Adam", "SGD"] = key("AdamW", "optimizer")
     EPS: float = key(1e-8, "AdamW, Adam: added to the denominator", ABOVE_0)
     BETAS: tuple[float, float] = key((0.9, 0.999), "AdamW, Adam: decay of moments", SHARE_BELOW_1)
@@ -75,7 +75,7 @@ class Optimizer(Section):
     )
 
 
-class Train(Section):
+class TrainSection(Section):
     LAST_EPOCH: int = key(0, "epochs already trained", AT_LEAST_0)
     NUM_EPOCHS: int = key(300, "epochs of the whole training run", Range(low=1, high=1_000_000))
     NUM_SAMPLES: int | None = key(
@@ -154,11 +154,11 @@ class Train(Section):
         False, "recompute each block in the backward pass instead of keeping its values: less memory for more time"
     )
     REPEATED_AUGMENT: int = key(1, "readings of each sample within an epoch of unchanged length", AT_LEAST_1)
-    LR_SCHEDULER: LrScheduler
-    OPTIMIZER: Optimizer
+    LR_SCHEDULER: LrSchedulerSection
+    OPTIMIZER: OptimizerSection
 
 
-class Evaluation(Section):
+class EvaluationSection(Section):
     INTERVAL: Literal[False, 95, 99] = key(
         95,
         "percent of the interval that stands beside the main score of an evaluation, by bootstrap over its samples; "
@@ -179,9 +179,9 @@ class Evaluation(Section):
 class RunSettings(Section):
     """A configuration as far as it is the same for all tasks."""
 
-    DATA: Data
-    MODEL: Model
-    TRAIN: Train
+    DATA: DataSection
+    MODEL: ModelSection
+    TRAIN: TrainSection
     BASE: list[str] = key([], "YAML files read before this one, relative to it; only inside a file")
     IMPORTS: list[str] = key([], "Python modules or files of yours, imported in every process")
     TASK: str = key("classification", "name of a registered task")
@@ -212,7 +212,7 @@ class RunSettings(Section):
         "evaluate or resume even if the checkpoint has other settings or files, or has been trained on what is "
         "evaluated; differences are reported",
     )
-    EVALUATION: Evaluation
+    EVALUATION: EvaluationSection
     SAVE_PREDICTIONS: bool = key(False, "with EVAL: write what the model predicts to SAVE/predictions")
     AMP: bool = key(False, "mixed precision in training, on GPUs; weights and checkpoints stay float32")
     EVAL_AMP: bool = key(

@@ -10,13 +10,13 @@ import yaml
 from ..runtime.errors import UserError
 from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
 from . import recipes
-from .key import NONE_WORDS, Setting, show
+from .key import NONE_WORDS, KeySetting, show
 from .table import keys, sections
 
 Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
 
 
-def read(path: str) -> list[Setting]:
+def read(path: str) -> list[KeySetting]:
     """Every setting of the file and of the BASE files it names, in the order in which later ones win.
 
     Args:
@@ -27,11 +27,11 @@ def read(path: str) -> list[Setting]:
     return _read(recipes.find(path), ())
 
 
-def _read(path: str, above: tuple[str, ...]) -> list[Setting]:
+def _read(path: str, above: tuple[str, ...]) -> list[KeySetting]:
     label = os.path.normpath(path)
     content, lines = _parse(path, label)
-    settings: list[Setting] = []
-    own: dict[str, Setting] = {}
+    settings: list[KeySetting] = []
+    own: dict[str, KeySetting] = {}
     for setting in _flatten(content, (), lines, label):
         if above:
             setting = dataclasses.replace(setting, is_base=True)
@@ -45,7 +45,7 @@ def _read(path: str, above: tuple[str, ...]) -> list[Setting]:
     return settings + list(own.values())
 
 
-def _read_base(name: str, path: str, place: str, above: tuple[str, ...]) -> list[Setting]:
+def _read_base(name: str, path: str, place: str, above: tuple[str, ...]) -> list[KeySetting]:
     base = os.path.join(os.path.dirname(path), os.path.expanduser(name))
     if not os.path.isfile(base):
         recipe = recipes.base(name)
@@ -58,7 +58,7 @@ def _read_base(name: str, path: str, place: str, above: tuple[str, ...]) -> list
     return _read(base, above)
 
 
-def _base_names(base: Setting) -> list[str]:
+def _base_names(base: KeySetting) -> list[str]:
     names = base.value if isinstance(base.value, list) else [base.value]
     if not all(name is None or isinstance(name, str) for name in names):
         raise UserError(
@@ -112,13 +112,13 @@ def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, seen: set[int], 
             _walk(value, (*path, key.value), lines, seen, label)
 
 
-def _flatten(content: dict[Any, Any], path: tuple[str, ...], lines: Lines, label: str) -> Iterator[Setting]:
+def _flatten(content: dict[Any, Any], path: tuple[str, ...], lines: Lines, label: str) -> Iterator[KeySetting]:
     for key, value in content.items():
         here = (*path, str(key))
         name = ".".join(here)
         place = _place(here, lines, label)
         if name not in sections():
-            yield Setting(name, value, label, place)
+            yield KeySetting(name, value, label, place)
         elif isinstance(value, dict):
             yield from _flatten(value, here, lines, label)
         elif value is not None:

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from ..extension import About, extensions
-from ..registry import OWN, TASKS, find_name, own_tables, package_of, tables_of_every_run
+from ..extension import CommandHelp, extensions
+from ..registry import REGISTRATIONS, TASKS, find_name, find_package, own_tables, tables_of_every_run
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row
-from . import command_line, files, own_imports
-from .command_line import FLAGS, meaning_of
-from .key import COMMAND_LINE, Key, Setting
+from . import command_line, files, user_modules
+from .command_line import FLAGS, describe_flag
+from .key import COMMAND_LINE, Key, KeySetting
 from .table import keys
 
 _IMAGENET = "-cfg=vit_base_patch16_224 -data_path=/imagenet"
 ABOUT = {
-    "train": About(
+    "train": CommandHelp(
         "Train, and evaluate, on all devices of this machine.",
         (
             "-cfg=vit_digits",
@@ -22,7 +22,7 @@ ABOUT = {
             f"{_IMAGENET} -batch_size=16 TRAIN.BASE_LR 1e-3",
         ),
     ),
-    "evaluate": About(
+    "evaluate": CommandHelp(
         "Evaluate trained weights, or an exported model (MODEL.onnx), on all devices.",
         (
             "-cfg=vit_digits -pretrained=output/vit_digits",
@@ -30,7 +30,7 @@ ABOUT = {
             "-cfg=vit_digits -pretrained=digits.pdparams",
         ),
     ),
-    "inspect data": About(
+    "inspect data": CommandHelp(
         "Draw training samples, as they are evaluated and as epochs have them: data.png.",
         (
             "-cfg=finetune_pictures -data_path=my_data",
@@ -55,7 +55,7 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
     rows, group = [], ""
     for flag in FLAGS.values():
         left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
-        rows.append((f"{flag.group if flag.group != group else '':9}{left}", meaning_of(flag)))
+        rows.append((f"{flag.group if flag.group != group else '':9}{left}", describe_flag(flag)))
         group = flag.group
     return page(
         f"{program(command)} [-flag=value ...] [KEY VALUE ...]",
@@ -69,9 +69,9 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
 def _keys(words: Sequence[str], shows_all: bool) -> list[str]:
     """The keys of the task that the words name, those of every run, and perhaps those of other tasks."""
     _load_own_code(words)
-    task = _task_of(words)
+    task = _find_task(words)
     every_run = {key.name: key for table in tables_of_every_run() for key in table.keys}
-    of_own = {key.name: key for of in OWN for table in own_tables(*of) for key in table.keys}
+    of_own = {key.name: key for of in REGISTRATIONS for table in own_tables(*of) for key in table.keys}
     of_task = {**keys(task), **of_own}
     others_of_task = {name: key for name, key in of_task.items() if name not in every_run and name not in of_own}
     others = {name: key for name, key in keys().items() if name not in of_task}
@@ -105,11 +105,11 @@ def _load_own_code(words: Sequence[str]) -> None:
     except UserError:  # help is printed all the same
         return
     named = files.read(given["cfg"][-1]) if "cfg" in given else []
-    place = [Setting("IMPORTS", ",".join(given["import"]), COMMAND_LINE, "-import")] if "import" in given else []
-    own_imports.load([*named, *place])
+    place = [KeySetting("IMPORTS", ",".join(given["import"]), COMMAND_LINE, "-import")] if "import" in given else []
+    user_modules.load([*named, *place])
 
 
-def _task_of(words: Sequence[str]) -> str:
+def _find_task(words: Sequence[str]) -> str:
     """The task that the words choose, as far as they can be parsed: those who got them wrong need help, too."""
     try:
         given, overrides = command_line.read(words)
@@ -118,10 +118,10 @@ def _task_of(words: Sequence[str]) -> str:
         if "TASK" in settings:
             return find_name("task", settings["TASK"])
         package = (
-            package_of("dataset", find_name("dataset", settings["DATA.DATASET"]))
+            find_package("dataset", find_name("dataset", settings["DATA.DATASET"]))
             if "DATA.DATASET" in settings
             else None
         )
     except UserError:
         package = None
-    return next((task for task in TASKS if package and package_of("task", task) == package), keys()["TASK"].default)
+    return next((task for task in TASKS if package and find_package("task", task) == package), keys()["TASK"].default)

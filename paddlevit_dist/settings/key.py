@@ -32,11 +32,11 @@ _short.maxlevel = 3
 _LARGEST = 2**31 - 1  # what libraries take, where a key has no limit of its own
 
 
-class Mismatch(ValueError):
+class InvalidValue(ValueError):
     """The value is not what its key may hold."""
 
 
-class TooLarge(Mismatch):
+class OutOfRange(InvalidValue):
     """The number fits its key, but nothing that would read it."""
 
 
@@ -107,7 +107,7 @@ class Key:
         """Say what the key may hold, in words that follow "expected "."""
         one, several = KINDS[self.kind]
         if self.choices:
-            words = f"one of {', '.join(_word(choice) for choice in self.choices)}"
+            words = f"one of {', '.join(_format_value(choice) for choice in self.choices)}"
         elif self.many:
             words = f"a list of {self.length or ''} {several}".replace("  ", " ")
             words += f", each {self.within}" if self.within else ""
@@ -126,7 +126,7 @@ class Key:
         if value is None or (self.optional and isinstance(value, str) and value.strip().lower() in NONE_WORDS):
             if self.optional:
                 return None
-            raise Mismatch("a value is needed")
+            raise InvalidValue("a value is needed")
         if self.or_many and (isinstance(value, (list, tuple)) or re.search(r"[,\[(]", str(value))):
             return [self._parse_one(item) for item in self._items(value)]
         if not self.many:
@@ -135,7 +135,7 @@ class Key:
             return value.strip().lower()
         items = [self._parse_one(item) for item in self._items(value)]
         if self.length is not None and len(items) != self.length:
-            raise Mismatch(f"{len(items)} items")
+            raise InvalidValue(f"{len(items)} items")
         return (list if self.default is None else type(self.default))(items)
 
     def _items(self, value: Any) -> list[Any]:
@@ -156,12 +156,12 @@ class Key:
                     return choice
         parsed = _PARSERS[self.kind](value)
         if self.choices:
-            raise Mismatch("none of the choices")
+            raise InvalidValue("none of the choices")
         if self.within is not None and parsed not in self.within:
-            raise Mismatch("out of range")
+            raise InvalidValue("out of range")
         has_limit = self.within is not None and self.within.high < math.inf
         if self.kind == "int" and not has_limit and abs(parsed) > _LARGEST:
-            raise TooLarge(f"numbers beyond {_LARGEST} are not taken")
+            raise OutOfRange(f"numbers beyond {_LARGEST} are not taken")
         return parsed
 
 
@@ -170,7 +170,7 @@ def show(value: Any) -> str:
     return _short.repr(value)
 
 
-def _word(choice: Any) -> str:
+def _format_value(choice: Any) -> str:
     """As YAML has it, which knows more than true and false."""
     return {True: "on", False: "off"}[choice] if isinstance(choice, bool) else str(choice)
 
@@ -184,19 +184,19 @@ def _parse_int(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Mismatch("not a whole number")
+        raise InvalidValue("not a whole number")
     return value
 
 
 def _parse_float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise Mismatch("not a number")
+        raise InvalidValue("not a number")
     try:
         number = float(value)
     except (ValueError, OverflowError):
-        raise Mismatch("not a number") from None
+        raise InvalidValue("not a number") from None
     if not math.isfinite(number):
-        raise Mismatch("not a finite number")
+        raise InvalidValue("not a finite number")
     return number
 
 
@@ -207,7 +207,7 @@ def _parse_number(value: Any) -> int | float:
 
 def _parse_bool(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise Mismatch("neither true nor false")
+        raise InvalidValue("neither true nor false")
     return value
 
 
@@ -219,7 +219,7 @@ def _parse_switch(value: Any) -> bool | str:
 
 def _parse_text(value: Any) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
-        raise Mismatch("not a text")
+        raise InvalidValue("not a text")
     return value
 
 
@@ -243,9 +243,9 @@ SettingsT = TypeVar("SettingsT")  # a class of settings, see ``section``
 
 
 @dataclass(frozen=True)
-class Setting:
+class KeySetting:
     """``source`` is "command line" or the file; ``place`` is for messages: file and line, or the flag; ``is_base``: the
-    file is one that BASE names; ``is_implied``: nobody wrote it (``Table.implied``)."""
+    file is one that BASE names; ``is_implied``: nobody wrote it (``KeyTable.infer``)."""
 
     name: str
     value: Any
@@ -259,26 +259,26 @@ class ConfigView(Generic[SettingsT]):
     """The merged values, and who set them: ``given[name]`` names key, value and place in a message, ``name in given``
     says whether anybody set it. A rule names the settings that it looks at: ``ConfigView[RunSettings]``."""
 
-    def __init__(self, values: SettingsT, settings: Mapping[str, Setting]) -> None:
+    def __init__(self, values: SettingsT, settings: Mapping[str, KeySetting]) -> None:
         self.values = values
         self.settings = settings
 
     def __getitem__(self, name: str) -> str:
         setting = self.settings.get(name)
-        return f"{name} {value_of(self.values, name)} ({setting.place if setting else 'default'})"
+        return f"{name} {get_value(self.values, name)} ({setting.place if setting else 'default'})"
 
     def __contains__(self, name: str) -> bool:
         return name in self.settings
 
 
-def value_of(values: CfgNode, name: str) -> Any:
+def get_value(values: CfgNode, name: str) -> Any:
     """The value of the dotted ``name``."""
     for part in name.split("."):
         values = values[part]
     return values
 
 
-class Unused(NamedTuple):
+class IgnoredKeys(NamedTuple):
     """Keys that nobody reads because of the value of another key, ``because``; ``why`` says more, with {} in its place.
 
     A name that ends with a dot means all keys of that section.
@@ -304,11 +304,11 @@ EFFECTS = {  # of keys -> what another value changes
     "place": "one start, and each machine may have its own",
 }
 _BY_SECTION = {"MODEL": "network", "TRAIN": "training", "DATA": "training"}
-_Files = Sequence[Mapping[str, Setting]]  # the settings of each file by name
+_Files = Sequence[Mapping[str, KeySetting]]  # the settings of each file by name
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class KeyTable:
     """The keys that one package reads, and its rules for them. It is in a Paddle-free module beside the reader;
     the registry names it for each task that reads it.
 
@@ -318,30 +318,31 @@ class Table:
         effects: one of ``EFFECTS`` -> names of the keys that have it; a dot at the end means a whole section. Others
             have "training" if ``training`` names them, else that of their section: MODEL "network", TRAIN and DATA
             "training", any other "score".
-        implied: ``implied(files, own)`` recognizes a form of files by the settings of each, and returns where values
+        infer: ``infer(files, own)`` recognizes a form of files by the settings of each, and returns where values
             come from that go without saying in it, and these values; ("", {}) for other files. ``own`` are those that
             are not recipes of this package.
-        complete: ``complete(values, settings, all_settings)`` fits values that nobody set to those that somebody did,
-            in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those they replaced.
+        complete: ``resolve_defaults(values, settings, all_settings)`` fits values that nobody set to those that
+            somebody did, in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those
+            they replaced.
         check: ``check(given)`` raises ``UserError`` where two values contradict each other, and returns notices.
-        unused: ``unused(given)`` yields the keys that this run does not read, whoever set them.
+        find_ignored: ``find_ignored(given)`` yields the keys that this run does not read, whoever set them.
         renamed: keys of PaddleViT's files -> what they are called here.
         renamed_values: (key, value in PaddleViT's files in small letters) -> the value here.
-        dropped: keys of PaddleViT's files that change no number -> why they are not needed.
+        ignored_keys: keys of PaddleViT's files that change no number -> why they are not needed.
     """
 
     keys: tuple[Key, ...]
     training: tuple[str, ...] = ()
     effects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    implied: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] = lambda files, own: ("", {})
-    complete: Callable[[CfgNode, Mapping[str, Setting], Sequence[Setting]], Sequence[str]] = _nothing
+    infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] = lambda files, own: ("", {})
+    resolve_defaults: Callable[[CfgNode, Mapping[str, KeySetting], Sequence[KeySetting]], Sequence[str]] = _nothing
     check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
-    unused: Callable[[ConfigView[Any]], Iterator[Unused]] = _nothing
+    find_ignored: Callable[[ConfigView[Any]], Iterator[IgnoredKeys]] = _nothing
     renamed: Mapping[str, str] = field(default_factory=dict)
     renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
-    dropped: Mapping[str, str] = field(default_factory=dict)
+    ignored_keys: Mapping[str, str] = field(default_factory=dict)
 
-    def effect_of(self, name: str) -> str:
+    def find_effect(self, name: str) -> str:
         """Which of ``EFFECTS`` another value of its key ``name`` has."""
         named = next((effect for effect, names in self.effects.items() if covers(names, name)), None)
         in_section = _BY_SECTION.get(name.partition(".")[0], "score") if "." in name else "score"

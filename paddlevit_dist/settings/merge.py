@@ -16,10 +16,10 @@ from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS, HELP
 from ..runtime.printing import without_credentials
-from . import checks, command_line, files, help, own_imports, recipes
+from . import checks, command_line, files, help, recipes, user_modules
 from .every_run import RunSettings
-from .key import COMMAND_LINE, ConfigView, Mismatch, Setting, TooLarge, show
-from .table import default_config, keys, keys_of, leaves, put, tables_of
+from .key import COMMAND_LINE, ConfigView, InvalidValue, KeySetting, OutOfRange, show
+from .table import default_config, find_keys, find_tables, keys, leaves, put
 
 _FITTED = "follows from other keys"  # the source of a value that nobody set and that is not the default
 
@@ -83,35 +83,35 @@ def load(
         named = {setting.name: setting for setting in settings}.get("MODEL.NAME")
         if named is not None and named.source != COMMAND_LINE:
             registry.refuse_unnamed_code(named.value, named.place)
-        own_imports.explain_missing(settings)
-    elif imported := own_imports.load(settings, tells=parsed.show):
+        user_modules.explain_missing(settings)
+    elif imported := user_modules.load(settings, tells=parsed.show):
         parsed, cfg, settings = _read(argv)  # again, now that their keys are known
-        settings = own_imports.merge_imports(settings, imported)
+        settings = user_modules.merge_imports(settings, imported)
     try:
         return _load(parsed, cfg, settings, example)
     except UserError as error:
         if plugins.load_installed():
             return load(argv, example, is_trusted, command)
         if not is_trusted:
-            own_imports.explain_missing(settings, error)
+            user_modules.explain_missing(settings, error)
         raise
 
 
-def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, list[Setting]]:
+def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, list[KeySetting]]:
     """The command line, the file that it names, and all settings of both, in the order in which later ones win."""
     command = command_line.parse(argv)
     cfg = command.cfg
     if cfg is None:
         return command, cfg, command.settings
     tables = registry.key_tables()
-    known = [*keys(), *(name for table in tables for name in (*table.renamed, *table.dropped))]
+    known = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
     settings, notices = registry.adapt_clone(files.read(cfg) + command.settings, known)
     command.notices += [*filter(None, [recipes.other_than_meant(cfg)]), *notices]
     return command, cfg, settings
 
 
 def _load(
-    command: command_line.CommandLine, cfg: str | None, settings: list[Setting], example: str | None
+    command: command_line.CommandLine, cfg: str | None, settings: list[KeySetting], example: str | None
 ) -> Configuration:
     if cfg is None and example is not None:
         cfg = _example_unless_data(command.settings, example)
@@ -137,12 +137,12 @@ def _load(
         known, guessed = _with_guessed_dataset(known, values)
         renamed += guessed
     chosen = dict(leaves(values))
-    for table in tables_of(values):
-        renamed += table.complete(values, known, settings)
+    for table in find_tables(values):
+        renamed += table.resolve_defaults(values, known, settings)
     given = ConfigView(values, known)
     if example is not None:
-        checks.check_rooms(given)
-    notices = [*command.notices, *renamed, *dropped, *_tell(implied, stated, values), *checks.check(given)]
+        checks.check_task_dataset_model(given)
+    notices = [*command.notices, *renamed, *dropped, *_log_implied(implied, stated, values), *checks.check(given)]
     values.freeze()
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
@@ -151,32 +151,32 @@ def _load(
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
 
 
-def split_by_file(settings: Sequence[Setting]) -> list[dict[str, Setting]]:
+def split_by_file(settings: Sequence[KeySetting]) -> list[dict[str, KeySetting]]:
     """Return the accepted settings of each file by name, in the order in which later files win."""
-    files: dict[str, list[Setting]] = {}
+    files: dict[str, list[KeySetting]] = {}
     for setting in settings:
         if setting.source != COMMAND_LINE:
             files.setdefault(setting.source, []).append(setting)
     return [_accept(of_file)[0] for of_file in files.values()]
 
 
-def _find_implied(files: list[dict[str, Setting]], known: dict[str, Setting]) -> list[Setting]:
+def _find_implied(files: list[dict[str, KeySetting]], known: dict[str, KeySetting]) -> list[KeySetting]:
     """Find what goes without saying in the files that are named, unless the command line says otherwise. Its settings
     take the place of a file's, but the file is what it is."""
     place = next((setting.source for file in files for setting in file.values()), "")
     own = [file for file in files if file and not recipes.is_own(next(iter(file.values())).source)]
     return [
-        Setting(name, value, source, place, is_implied=True)
-        for source, values in (table.implied(files, own) for table in registry.key_tables())
+        KeySetting(name, value, source, place, is_implied=True)
+        for source, values in (table.infer(files, own) for table in registry.key_tables())
         for name, value in values.items()
         if name not in known or known[name].source != COMMAND_LINE
     ]
 
 
-def _tell(implied: list[Setting], stated: dict[str, Setting], values: CfgNode) -> list[str]:
+def _log_implied(implied: list[KeySetting], stated: dict[str, KeySetting], values: CfgNode) -> list[str]:
     """A line about settings that nobody wrote, in an evaluation about those that it reads; and one for each that takes
     the place of what a file states."""
-    needless = {name for table in tables_of(values) for name in table.of_training()} if values.EVAL else set()
+    needless = {name for table in find_tables(values) for name in table.of_training()} if values.EVAL else set()
     replaced = [(stated[setting.name], setting) for setting in implied if setting.name in stated]
     told = [setting for setting in implied if setting.name not in needless and setting.name not in stated]
     names = ", ".join(f"{setting.name} {show(setting.value)}" for setting in told)
@@ -189,7 +189,7 @@ def _tell(implied: list[Setting], stated: dict[str, Setting], values: CfgNode) -
     ]
 
 
-def _example_unless_data(settings: list[Setting], example: str) -> str | None:
+def _example_unless_data(settings: list[KeySetting], example: str) -> str | None:
     """The example where no data is named, nothing for a dataset that the user registered; any other needs a recipe."""
     given = {setting.name: setting for setting in settings}
     named = given.get("DATA.DATASET") or given.get("DATA.DATA_PATH")
@@ -198,13 +198,13 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
         return example
     if named.name == "DATA.DATASET":
         name = registry.find_name("dataset", str(named.value))
-        package = registry.package_of("dataset", name)
+        package = registry.find_package("dataset", name)
         if package is None:
             return None
     else:
         guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
         name, reason = (guess.dataset, guess.reason) if guess else ("", "")
-        package = registry.package_of("dataset", name) or "images"
+        package = registry.find_package("dataset", name) or "images"
     recipe = registry.RECIPES.get(name, registry.RECIPES[package])
     raise recipes.RecipeMissing(
         f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
@@ -214,7 +214,7 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
     )
 
 
-def _reads_no_path(known: dict[str, Setting], values: CfgNode) -> bool:
+def _reads_no_path(known: dict[str, KeySetting], values: CfgNode) -> bool:
     """Whether a path was given that nothing would read: no dataset is named, or a recipe's comes with the package.
 
     Raises:
@@ -235,18 +235,18 @@ def _reads_no_path(known: dict[str, Setting], values: CfgNode) -> bool:
     return True
 
 
-def _is_of_another_layout(known: dict[str, Setting], values: CfgNode) -> bool:
+def _is_of_another_layout(known: dict[str, KeySetting], values: CfgNode) -> bool:
     """Whether boxes lie at -data_path, and not in the layout that the recipe names: any detector learns from them."""
     path, dataset = known.get("DATA.DATA_PATH"), known.get("DATA.DATASET")
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
         return False
-    if registry.contents_of("dataset", dataset.value) != registry.WITH_BOXES or not os.path.isdir(path.value):
+    if registry.annotation_type("dataset", dataset.value) != registry.BOX_LABELS or not os.path.isdir(path.value):
         return False
     found = registry.boxes_at(path.value)
     return len(found) == 1 and dataset.value not in found
 
 
-def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[dict[str, Setting], list[str]]:
+def _with_guessed_dataset(known: dict[str, KeySetting], values: CfgNode) -> tuple[dict[str, KeySetting], list[str]]:
     """Look at what is at DATA.DATA_PATH."""
     path, named = values.DATA.DATA_PATH, known.get("DATA.DATASET")
     instead = f" instead of {named.value} ({named.place})" if named else ""
@@ -260,18 +260,18 @@ def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[d
             + ", ".join(sorted(registry.DATASETS))
         )
     values.DATA.DATASET = guess.dataset
-    setting = Setting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
+    setting = KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
     return {**known, setting.name: setting}, [f"dataset: {guess.dataset}{instead}, since {guess.reason}"]
 
 
-def _recipe_epochs(settings: list[Setting]) -> int:
+def _recipe_epochs(settings: list[KeySetting]) -> int:
     """TRAIN.NUM_EPOCHS before the command line changes it."""
     key = keys()["TRAIN.NUM_EPOCHS"]
     in_files = [setting for setting in settings if setting.name == key.name and setting.source != COMMAND_LINE]
     return key.parse(in_files[-1].value) if in_files else key.default
 
 
-def _resolve_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[str]]:
+def _resolve_names(known: dict[str, KeySetting]) -> tuple[dict[str, KeySetting], list[str]]:
     """Names of model, dataset and task as they are registered; notices about other spellings."""
     notices = []
     for name, kind in (("MODEL.NAME", "model"), ("DATA.DATASET", "dataset"), ("TASK", "task")):
@@ -290,14 +290,14 @@ def _resolve_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[
     return known, notices
 
 
-def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], list[str]]:
+def _accept(settings: list[KeySetting]) -> tuple[dict[str, KeySetting], list[str], list[str]]:
     """The last setting of each key with its value parsed; notices of PaddleViT's other names, and of keys that it alone
     has."""
     tables = registry.key_tables()
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
-    needless = {theirs: why for table in tables for theirs, why in table.dropped.items()}
-    known: dict[str, Setting] = {}
+    needless = {theirs: why for table in tables for theirs, why in table.ignored_keys.items()}
+    known: dict[str, KeySetting] = {}
     notices: list[str] = []
     dropped: dict[str, str] = {}
     for setting in settings:
@@ -324,17 +324,17 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
     return known, notices, list(dropped.values())
 
 
-def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:
+def _parse(setting: KeySetting, value: Any, settings: list[KeySetting]) -> Any:
     key = keys()[setting.name]
     try:
         return key.parse(value)
-    except Mismatch as mismatch:
+    except InvalidValue as mismatch:
         message = f"{setting.place}: {setting.name} is {show(value)}: expected {key.expected()}"
-        message += f"; {mismatch}" if isinstance(mismatch, TooLarge) else ""
+        message += f"; {mismatch}" if isinstance(mismatch, OutOfRange) else ""
         raise UserError(message + _unknown_model(setting, settings)) from None
 
 
-def _unknown_key(setting: Setting) -> str:
+def _unknown_key(setting: KeySetting) -> str:
     name = setting.name if setting.name.isprintable() else show(setting.name)
     value = "a section" if isinstance(setting.value, dict) else show(setting.value)
     if isinstance(setting.value, dict) and any(key.startswith(f"{name.upper()}.") for key in keys()):
@@ -356,7 +356,7 @@ def closest_key(name: str) -> str:
     return difflib.get_close_matches(upper, candidates, n=1, cutoff=0.0)[0]
 
 
-def _unknown_model(setting: Setting, settings: list[Setting]) -> str:
+def _unknown_model(setting: KeySetting, settings: list[KeySetting]) -> str:
     """A hint for a MODEL key or value that belongs to another family of models than the ones there are."""
     if not setting.name.startswith("MODEL.") or setting.source == COMMAND_LINE:
         return ""
@@ -399,7 +399,7 @@ def _end(text: str, length: int) -> str:
 
 def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
     """Lines of YAML; those of a key with its dotted name, those of a section with None."""
-    known = keys_of(values)
+    known = find_keys(values)
     lines: list[tuple[str, str | None]] = []
     open_sections: list[str] = []
     for name, value in leaves(values):

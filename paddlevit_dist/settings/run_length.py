@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from yacs.config import CfgNode
 
 from .every_run import RunSettings
-from .key import COMMAND_LINE, Key, Setting
+from .key import COMMAND_LINE, Key, KeySetting
 
 if TYPE_CHECKING:
     from .merge import Configuration
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 _SHARE, _FEWEST = 4, 4
 
 
-def settle(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
+def resolve_batch_size(
+    values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]
+) -> list[str]:
     """Decide, while the configuration is merged, between what follows from the size and what was given as a number.
 
     Of BATCH_SIZE and GLOBAL_BATCH_SIZE, and of NUM_EPOCHS and NUM_SAMPLES, the one that is set in a later file or on
@@ -42,7 +44,7 @@ def settle(values: CfgNode, settings: Mapping[str, Setting], all_settings: Seque
     return [] if values.EVAL else notices
 
 
-def _is_later(name: str, other: str, all_settings: Sequence[Setting]) -> bool:
+def _is_later(name: str, other: str, all_settings: Sequence[KeySetting]) -> bool:
     last = {setting.name: (number, setting.source) for number, setting in enumerate(all_settings)}
     if name not in last or other not in last:
         return False
@@ -50,12 +52,12 @@ def _is_later(name: str, other: str, all_settings: Sequence[Setting]) -> bool:
     return number > other_number and source != other_source
 
 
-def _find_lost(name: str, value: Any, winner: Setting) -> list[str]:
+def _find_lost(name: str, value: Any, winner: KeySetting) -> list[str]:
     return [] if value is None else [f"{winner.name} {winner.value} ({winner.place}) takes the place of {name} {value}"]
 
 
-def shorten_warmup(
-    values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting], key: Key
+def resolve_warmup(
+    values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting], key: Key
 ) -> list[str]:
     """A recipe's warm-up keeps its share of the run if other settings made the run no longer than the warm-up.
 

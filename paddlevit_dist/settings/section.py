@@ -42,7 +42,7 @@ _KINDS = {  # of the types, or of those of the choices
 }
 
 
-class _Field(NamedTuple):
+class _SectionField(NamedTuple):
     default: Any
     meaning: str
     within: Range | None
@@ -60,7 +60,7 @@ def key(default: Any, meaning: str, within: Range | None = None) -> Any:
         meaning: one line for people.
         within: the numbers allowed, None for any finite one.
     """
-    return _Field(default, meaning, within)
+    return _SectionField(default, meaning, within)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -91,7 +91,7 @@ def _rows(section: type[Section], above: str) -> Iterator[Key]:
             yield from _rows(annotation, f"{above}{name}.")
 
 
-def _row(name: str, annotation: Any, field: _Field) -> Key:
+def _row(name: str, annotation: Any, field: _SectionField) -> Key:
     members = [member for member in _members(annotation) if member is not NoneType]
     sequence = next(filter(None, map(_sequence, members)), None)
     others = [member for member in members if _sequence(member) is None]

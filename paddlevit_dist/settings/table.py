@@ -8,7 +8,7 @@ from typing import Any
 from yacs.config import CfgNode
 
 from ..registry import key_tables
-from .key import Key, Table
+from .key import Key, KeyTable
 from .section import Section
 
 
@@ -18,24 +18,24 @@ def keys(task: str | None = None) -> dict[str, Key]:
     return _keys(tuple(key_tables(task)))
 
 
-def keys_of(values: CfgNode) -> dict[str, Key]:
+def find_keys(values: CfgNode) -> dict[str, Key]:
     """The keys that a run with this configuration reads."""
-    return _keys(tuple(tables_of(values)))
+    return _keys(tuple(find_tables(values)))
 
 
-def tables_of(values: CfgNode) -> list[Table]:
+def find_tables(values: CfgNode) -> list[KeyTable]:
     """The tables that a run with this configuration reads, the engine's first."""
     return key_tables(values.TASK, values.DATA.DATASET, values.MODEL.NAME)
 
 
 @functools.cache
-def _keys(tables: tuple[Table, ...]) -> dict[str, Key]:
+def _keys(tables: tuple[KeyTable, ...]) -> dict[str, Key]:
     return {key.name: key for table in tables for key in table.keys}
 
 
 def effects() -> dict[str, str]:
     """Dotted name -> what another value changes, one of ``key.EFFECTS``, of all keys."""
-    return {key.name: table.effect_of(key.name) for table in key_tables() for key in table.keys}
+    return {key.name: table.find_effect(key.name) for table in key_tables() for key in table.keys}
 
 
 def sections() -> frozenset[str]:
@@ -44,8 +44,8 @@ def sections() -> frozenset[str]:
 
 
 @functools.cache
-def _sections(tables: tuple[Table, ...]) -> frozenset[str]:
-    names = [*_keys(tables), *(name for table in tables for name in (*table.renamed, *table.dropped))]
+def _sections(tables: tuple[KeyTable, ...]) -> frozenset[str]:
+    names = [*_keys(tables), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
     return frozenset(name[:dot] for name in names for dot, letter in enumerate(name) if letter == ".")
 
 

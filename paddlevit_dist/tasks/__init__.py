@@ -1,6 +1,6 @@
 """Contracts: all that packages may ask of one another. Everything else about an object is private.
 
-- ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``Samples``)
+- ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``TransformedDataset``)
 - ``model``: a network with its variants, key maps and ordered layers
 - ``task``: what the engine asks of a subject: training, evaluation, prediction and export; ``metrics``: its scores
 - ``figures``: tables, images and point sets that a task hands to the report

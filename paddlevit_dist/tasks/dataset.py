@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..registry import list_names, package_of, require_derived, resolve
+from ..registry import find_package, list_names, require_derived, resolve
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from .sample_groups import Groups, read_groups
+from .sample_groups import SampleGroups, read_groups
 
 
 class Dataset:
@@ -32,7 +32,7 @@ class Dataset:
     #: folder that contains its files; None: they are not in one
     root: str | None = None
     #: whether any sample has labels, or whatever else a score is computed from
-    labelled: bool = True
+    labeled: bool = True
     #: lines for the log of the run that reads it, known once it is open
     notices: Sequence[str] = ()
     #: what -group=WORD can draw its samples together by: word -> regular expression whose first group finds, in a
@@ -59,7 +59,7 @@ class Dataset:
 
     def read(self, index: int) -> Any:
         """Sample ``index``, from 0. Its type follows from ``holds``: ``(image, label)``, a ``Scene``, or
-        ``(Decoded, points)`` of a volume.
+        ``(DecodedVolume, points)`` of a volume.
 
         Raises:
             UserError: its file is missing, cannot be read or is damaged; the message names it.
@@ -103,7 +103,7 @@ class Dataset:
 OfTask = TypeVar("OfTask", bound=Dataset)
 
 
-class Samples:
+class TransformedDataset:
     """A dataset with everything that is done to its samples: what the sampler counts and a loader process reads.
 
     Built by ``Task.build_dataset`` in the parent process; pickled to the workers and forked into loader processes.
@@ -112,13 +112,13 @@ class Samples:
     #: lines for the log of the run, of this split
     notices: Sequence[str] = ()
     #: whether any sample has labels; of a split without, an evaluation writes predictions and claims no score
-    labelled: bool = True
+    labeled: bool = True
     #: what a score of it leaves out, such as "without 3 images not opened here"; told beside it
     without: str = ""
     #: how they are evaluated, where a score depends on it; told beside it
     protocol: str = ""
     #: what is trained on and what is held out was drawn from one dataset
-    is_share: bool = False
+    is_random_split: bool = False
     #: name of each class, or of each landmark, in the order of their numbers; None: they have none
     class_names: Sequence[str] | None = None
     #: what they are the samples of, in its order; a program's own need not say
@@ -133,14 +133,14 @@ class Samples:
         if dataset is None:
             return None
         is_path = dataset.root is None and len(dataset) > 0 and os.sep in dataset.identity(0)  # on this machine
-        return None if is_path and not self.is_share else dataset.identities()
+        return None if is_path and not self.is_random_split else dataset.identities()
 
     def name(self, index: int) -> str:
         """Return what tells a sample from all others wherever the data are stored, or else its description."""
         dataset = self._dataset()
         return self.describe(index) if dataset is None else dataset.identity(index)
 
-    def groups(self, given: str) -> Groups:
+    def groups(self, given: str) -> SampleGroups:
         """The groups of its samples that -group asks for.
 
         Raises:
@@ -296,11 +296,11 @@ def dataset_class(config: RunSettings, contract: type[OfTask]) -> type[OfTask]:
     target = resolve("dataset", config.DATA.DATASET)
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
     if holds not in ("", contract.holds):
-        package = package_of("task", config.TASK)
+        package = find_package("task", config.TASK)
         fitting = [
             name
             for name in list_names("dataset")
-            if package_of("dataset", name) == package and resolve("dataset", name).holds in ("", contract.holds)
+            if find_package("dataset", name) == package and resolve("dataset", name).holds in ("", contract.holds)
         ]
         raise UserError(
             f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}: take "

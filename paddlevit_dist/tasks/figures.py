@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Colour = tuple[int, int, int]  # red, green, blue, each 0 to 255
+Color = tuple[int, int, int]  # red, green, blue, each 0 to 255
 
 
-def class_colours(number: int) -> np.ndarray:
+def class_colors(number: int) -> np.ndarray:
     """uint8 (number, 3): well-separated colours; a class keeps its colour whatever the number."""
     golden = (5**0.5 - 1) / 2  # multiples of it, modulo 1, fill the circle of hues evenly
-    colours = [colorsys.hsv_to_rgb(i * golden % 1, (0.9, 0.55, 0.75)[i % 3], (0.95, 0.8)[i % 2]) for i in range(number)]
-    return np.rint(255 * np.array(colours).reshape(number, 3)).astype(np.uint8)
+    colors = [colorsys.hsv_to_rgb(i * golden % 1, (0.9, 0.55, 0.75)[i % 3], (0.95, 0.8)[i % 2]) for i in range(number)]
+    return np.rint(255 * np.array(colors).reshape(number, 3)).astype(np.uint8)
 
 
-class Table(NamedTuple):
+class FigureTable(NamedTuple):
     """Rows that a reader can sort by any column.
 
     Attributes:
@@ -35,7 +35,7 @@ class Table(NamedTuple):
     note: str = ""
 
 
-class Matrix(NamedTuple):
+class ConfusionMatrix(NamedTuple):
     """Which class was taken for which.
 
     Attributes:
@@ -88,9 +88,9 @@ class PointSet(NamedTuple):
 
     title: str
     xyz: np.ndarray
-    colours: Mapping[str, np.ndarray]
-    legends: Mapping[str, Sequence[tuple[str, Colour]]]
+    colors: Mapping[str, np.ndarray]
+    legends: Mapping[str, Sequence[tuple[str, Color]]]
     note: str = ""
 
 
-Figure = Table | Matrix | Chart | Gallery | PointSet
+Figure = FigureTable | ConfusionMatrix | Chart | Gallery | PointSet

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..intervals import Interval
+from ..intervals import ConfidenceInterval
 
 
 class SampleTable(NamedTuple):
@@ -33,7 +33,7 @@ class Metrics:
     """
 
     #: by name of a value, when ``summary`` is called; empty where there are none
-    intervals: Mapping[str, Interval] = {}
+    intervals: Mapping[str, ConfidenceInterval] = {}
     #: names of the lists that grow with each sample or batch
     lists: ClassVar[Sequence[str]] = ()
 
@@ -63,7 +63,7 @@ class Metrics:
         """
         return None
 
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
+    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """The values of samples that are drawn several times or not at all, by name, float (draws,); not a number where
         one is not defined. Called in the main process only.
 
@@ -78,7 +78,7 @@ class Metrics:
         class), each with how many things there are: their intervals are Wilson's."""
         return {}
 
-    def kept(self, table: Sequence[np.ndarray]) -> SampleTable | None:
+    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable | None:
         """The same table for a file. None: it is not kept. Called in the main process only, after ``resampled``."""
         return None
 
@@ -87,10 +87,10 @@ class Metrics:
         cell where one is not finite), booleans or texts; by default the values of the sample alone. Called in the main
         process only, after ``compute``."""
         rows = [[column[row : row + 1] for column in table] for row in range(len(table[0]))]
-        alone = [self.resampled(row, np.ones((1, 1))) for row in rows]
+        alone = [self.bootstrap_values(row, np.ones((1, 1))) for row in rows]
         return {name: [float(values[name][0]) for values in alone] for name in alone[0]}
 
-    def beside(self, name: str, decimals: int) -> str:
+    def format_interval(self, name: str, decimals: int) -> str:
         """For ``summary``: the interval of a value after a space, nothing where there is none. One without width says
         nothing either: all samples are equal, and others would tell more."""
         interval = self.intervals.get(name)

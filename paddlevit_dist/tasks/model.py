@@ -114,7 +114,7 @@ class Model(nn.Layer):
         return 1000
 
     @classmethod
-    def notices_of(cls, name: str) -> list[str]:
+    def list_notices(cls, name: str) -> list[str]:
         """Say what a user should know of the model that ``name`` stands for, before it is built."""
         return []
 
@@ -210,7 +210,7 @@ class Model(nn.Layer):
 _DECLARED = ("key_maps", "classifier_layers", "layer_names", "no_weight_decay", "layer_groups", "resize_parameter")
 
 
-class _Undeclared(Model):
+class _PlainLayer(Model):
     """A network of another class: it has the defaults of ``Model``."""
 
     def __init__(self, layer: nn.Layer) -> None:
@@ -218,7 +218,7 @@ class _Undeclared(Model):
         self.named_parameters = layer.named_parameters
 
 
-def contract_of(layer: nn.Layer) -> Model:
+def as_model(layer: nn.Layer) -> Model:
     """Return what a network declares of itself: itself, if it is a ``Model``; else the defaults, for programs that
     bring a layer of another kind.
 
@@ -230,7 +230,7 @@ def contract_of(layer: nn.Layer) -> Model:
     for name in _DECLARED:
         if hasattr(type(layer), name):
             require_derived(layer, Model)
-    return _Undeclared(layer)
+    return _PlainLayer(layer)
 
 
 def groups_by_layers(names: Sequence[str], layers: str, heads: Sequence[str] | None = None) -> list[list[str]]:

@@ -5,19 +5,19 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from .dataset import Samples
+from .dataset import TransformedDataset
 
 Row = dict[str, Any]  # plain values by the name of their column; the first, "input", is added by the predictor
 
 
-class TrainedMeta(NamedTuple):
+class CheckpointMeta(NamedTuple):
     """Facts about weights that are known without the data that they were trained on.
 
     Attributes:
         num_classes: outputs of the model; None: unknown.
         class_names: of the classes, or of the landmarks, in the order of their numbers; None: unknown.
-        input: what ``Task.about_input`` said in the run that trained them; empty where nothing was kept.
-        data: what ``Task.about_data`` said of the first split with classes, likewise.
+        input: what ``Task.preprocess_signature`` said in the run that trained them; empty where nothing was kept.
+        data: what ``Task.dataset_signature`` said of the first split with classes, likewise.
     """
 
     num_classes: int | None = None
@@ -26,7 +26,7 @@ class TrainedMeta(NamedTuple):
     data: Mapping[str, Any] = {}
 
 
-class InputSamples(Samples):
+class InputSamples(TransformedDataset):
     """Inputs that are to be predicted, in the order in which they were given.
 
     Made by ``Task.open_inputs`` in the parent process; pickled to the workers and forked into loader processes, so its
@@ -57,7 +57,7 @@ class InputSamples(Samples):
         return hashlib.sha256(repr(found).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class Entry(NamedTuple):
+class PredictionRecord(NamedTuple):
     """Outcome of one input, or of one sample of an evaluation.
 
     Attributes:
@@ -100,7 +100,7 @@ class PredictionWriter:
         """Return what ``finish`` needs to know of the sample, as JSON can hold it."""
         return None
 
-    def finish(self, entries: Iterable[Entry]) -> list[str]:
+    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         """Called once, in the main process, when all samples are done; returns lines for the user.
 
         Args:

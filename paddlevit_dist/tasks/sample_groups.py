@@ -10,16 +10,16 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import open_regular
-from ..runtime.printing import shorten, text_of_cell
-from ..runtime.tables import NAME_HEADINGS, TableRow, rows_of, separator_of
-from .sample_names import Names
+from ..runtime.printing import parse_cell, shorten
+from ..runtime.tables import NAME_HEADINGS, TableRow, find_separator, iterate_rows
+from .sample_names import SampleNames
 
 GROUP = "group"  # heading of a column
 #: for ``Dataset.groups_by``: the folder that the file of a sample is in; whose it is, as BIDS names files
 FOLDER, SUBJECT = {"folder": r"(.+)/[^/]+"}, {"subject": r"(?:^|/)(sub-[A-Za-z0-9]+)"}
 
 
-class Groups(NamedTuple):
+class SampleGroups(NamedTuple):
     """Samples, each of one group.
 
     Attributes:
@@ -32,7 +32,7 @@ class Groups(NamedTuple):
     names: np.ndarray
     source: str
 
-    def chosen(self, rows: Any) -> "Groups":
+    def chosen(self, rows: Any) -> "SampleGroups":
         """The same of these samples."""
         return self._replace(names=self.names[rows])
 
@@ -48,12 +48,12 @@ class Groups(NamedTuple):
         return f"by {self.number():,} groups ({self.by})"
 
 
-def names_of(groups: Groups | None) -> np.ndarray | None:
+def get_group_names(groups: SampleGroups | None) -> np.ndarray | None:
     """For ``bootstrap``."""
     return None if groups is None else groups.names
 
 
-def draw(groups: Groups | None, num_samples: int, sample: str) -> tuple[int, str]:
+def draw(groups: SampleGroups | None, num_samples: int, sample: str) -> tuple[int, str]:
     """How many things are drawn, and what one is called."""
     return (num_samples, sample) if groups is None else (groups.number(), GROUP)
 
@@ -64,14 +64,14 @@ def read_groups(
     source: str,
     offered: Mapping[str, str] | None = None,
     tables: Sequence[str] = (),
-) -> Groups:
+) -> SampleGroups:
     """The groups that ``-group`` asks for.
 
     Args:
         given: a word of ``offered``; a heading of one of ``tables``; a file with a column of names of samples and one
             of groups, which is the second of two, or called "group"; or FILE:COLUMN. In COCO's annotations, a JSON
             file, columns are what is said of images.
-        names: of the samples; those of files are found as ``Names`` does.
+        names: of the samples; those of files are found as ``SampleNames`` does.
         source: of the samples, for messages.
         offered: see ``Dataset.groups_by``.
         tables: files that may have such a column.
@@ -101,7 +101,7 @@ def read_groups(
         raise UserError(f"-group={given}: {said}; each needs one")
     if len(set(labels)) < 2:
         raise UserError(f"-group={given}: all samples are of one group, {labels[0]}: others cannot be drawn from it")
-    return Groups(by, np.array(labels), where)
+    return SampleGroups(by, np.array(labels), where)
 
 
 def find_groups(offered: Mapping[str, str], names: Sequence[str]) -> tuple[str, list[str]] | None:
@@ -132,7 +132,7 @@ def _read(file: str, column: str | None, names: Sequence[str], source: str) -> t
     rows = _rows(file)
     first = next(rows, TableRow(0, []))
     heading = [cell.strip() for cell in first.cells]
-    lowered, finder = [cell.lower() for cell in heading], Names(names, source, "sample")
+    lowered, finder = [cell.lower() for cell in heading], SampleNames(names, source, "sample")
     own = 0 if _is_coco(file) else next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
     wanted = [place for place, cell in enumerate(heading) if cell == column or (column is None and cell == GROUP)]
     if not wanted and column is None and len(heading) == 2:
@@ -146,12 +146,12 @@ def _read(file: str, column: str | None, names: Sequence[str], source: str) -> t
     if short is not None:
         raise UserError(f"{file}, line {short.line}: {len(short.cells)} columns, but {len(heading)} in the first")
     by, found = heading[wanted[0]], dict[int, str]()
-    if not finder.settle(text_of_cell(row.cells[own].strip()) for row in [first, *listed]):
+    if not finder.settle(parse_cell(row.cells[own].strip()) for row in [first, *listed]):
         return by, file, found
     if finder.row(heading[own]) is not None:  # there are no headings
         by, listed = GROUP, [first, *listed]
     for line, cells in listed:
-        name, group = (text_of_cell(cells[place].strip()) for place in (own, wanted[0]))
+        name, group = (parse_cell(cells[place].strip()) for place in (own, wanted[0]))
         row = finder.row(name)
         if row is not None and found.setdefault(row, group) != group:
             raise UserError(f"{file}, line {line}: {name} is of {group} here and of {found[row]} before; keep one")
@@ -165,11 +165,11 @@ def _headings(file: str) -> list[str]:
 def _rows(file: str) -> Iterator[TableRow]:
     """The rows of a table; of COCO's annotations those of images, with the headings first."""
     if not _is_coco(file):
-        yield from rows_of(file, separator_of(file))
+        yield from iterate_rows(file, find_separator(file))
         return
     try:
         with open_regular(file, "rb") as stream:
-            images = msgspec.json.decode(stream.read().removeprefix(b"\xef\xbb\xbf"), type=_Coco).images
+            images = msgspec.json.decode(stream.read().removeprefix(b"\xef\xbb\xbf"), type=_CocoFile).images
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read as COCO's annotations: {error}") from error
     fields = list(dict.fromkeys(field for image in images for field in image if field != "file_name"))
@@ -184,5 +184,5 @@ def _is_coco(file: str) -> bool:
     return file.lower().endswith(".json")
 
 
-class _Coco(msgspec.Struct):
+class _CocoFile(msgspec.Struct):
     images: list[dict[str, Any]]

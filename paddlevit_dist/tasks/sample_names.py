@@ -8,7 +8,7 @@ from ..runtime.errors import UserError
 _CASE = -1  # a depth: names of volumes, whose first channel nnU-Net calls CASE_0000.nii.gz
 
 
-class Names:
+class SampleNames:
     """The samples of the truth by their names: as paths that end alike, or without the suffix of the file.
 
     How much of a name counts is decided by the first that is looked up: as many of the last folders as both know.

@@ -10,18 +10,18 @@ import paddle
 from ..registry import require_derived, resolve
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from .dataset import Samples
+from .dataset import TransformedDataset
 from .figures import Figure
 from .metrics import Metrics
-from .prediction import InputSamples, PredictionWriter, Row, TrainedMeta
+from .prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
 from .sample_checks import require_finite
 
 Number: TypeAlias = int | float | paddle.Tensor
-Labelled = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]), and its caption
+Labeled = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]), and its caption
 Records = Callable[[], Sequence[Any]]  # gives one record per sample of a batch, see ``figure_records``
 
 
-class Term(NamedTuple):
+class LossTerm(NamedTuple):
     """One summed quantity of a training step.
 
     Attributes:
@@ -35,7 +35,7 @@ class Term(NamedTuple):
     weight: float = 1.0
 
 
-class Step(NamedTuple):
+class StepPosition(NamedTuple):
     """The position of a micro-batch in the training run.
 
     Attributes:
@@ -129,10 +129,10 @@ class Task:
     #: names of the normalisers that ``counts`` returns
     count_names: tuple[str, ...] = ()
     #: whether ``train_step`` exchanges something with the other ranks itself: then every rank makes the same steps
-    exchanges_in_step: bool = False
+    communicates_in_step: bool = False
     #: keys, with the values that switch off what each rank does by itself in a step, so that -selftest can compare
     #: different numbers of ranks: what it draws, and losses of its own batch as a whole
-    of_each_rank: Mapping[str, Any] = {}
+    rank_local_options: Mapping[str, Any] = {}
     #: what TRAIN.BATCH_NORM means when it is not set: "sync" or "local"
     batch_norm: str = "local"
     #: GPU: updates between returning unused memory to the device, for batches that differ in size; 0: never
@@ -142,7 +142,7 @@ class Task:
     #: whether it makes figures for the report of a run (``figure_records``, ``figures``)
     makes_figures = False
     #: other tasks whose trained weights it starts from or evaluates
-    takes_weights_of: tuple[str, ...] = ()
+    compatible_tasks: tuple[str, ...] = ()
     #: the key that ``export -image_size`` sets: one number, or height and width where the key has two
     image_size_key = "DATA.IMAGE_SIZE"
 
@@ -156,7 +156,7 @@ class Task:
 
     # ---- data --------------------------------------------------------------------------------------------------
 
-    def build_dataset(self, split: str, cache_folder: Path) -> Samples:
+    def build_dataset(self, split: str, cache_folder: Path) -> TransformedDataset:
         """The samples of "train", "val", or another split that is evaluated (DATA.SPLIT), with anything worth reporting
         in their ``notices``.
 
@@ -193,7 +193,7 @@ class Task:
         say what to set or to call. Shown once in a run that waits for its data."""
         return ()
 
-    def classes_of(self, samples: Any) -> np.ndarray | None:
+    def get_classes(self, samples: Any) -> np.ndarray | None:
         """The class of each sample, int (samples,), where it is known without reading them; for ``doctor``."""
         return None
 
@@ -202,14 +202,14 @@ class Task:
         are no classes. For ``doctor``."""
         return None
 
-    def about_data(self, samples: Any) -> dict[str, Any]:
+    def dataset_signature(self, samples: Any) -> dict[str, Any]:
         """Return what identifies the samples of a split, wherever stored, as plain YAML values by name: "samples" (how
         many), "classes" (names in the order of their numbers), "number of classes" and "labels" (a digest), each where
         known. It is kept in each checkpoint; a resumed training with others runs differently, an evaluation must
         have the classes."""
         return {"samples": len(samples)}
 
-    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labelled]:
+    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labeled]:
         """Draw what the model sees of a collated batch of training samples, for ``inspect data``."""
         raise NotImplementedError
 
@@ -221,7 +221,7 @@ class Task:
         """Lines for ``inspect data`` on what these training samples hold, to choose keys by; may read many of them."""
         return ()
 
-    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labelled]:
+    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labeled]:
         """The same for samples as an evaluation treats them."""
         raise NotImplementedError
 
@@ -238,14 +238,14 @@ class Task:
         """
         raise NotImplementedError
 
-    def weights_loaded(
-        self, model: paddle.nn.Layer, datasets: Mapping[str, Samples], keep: Callable[..., np.ndarray]
+    def on_weights_loaded(
+        self, model: paddle.nn.Layer, datasets: Mapping[str, TransformedDataset], keep: Callable[..., np.ndarray]
     ) -> None:
         """Called on every rank once the model has the weights that -pretrained or -resume names, before a training or
         an evaluation reads any sample: compute what follows from those of its layers that stay as they are.
 
         Args:
-            keep: ``engine.kept_rows.keep_rows`` of this run, which computes rows of all samples once.
+            keep: ``engine.feature_cache.cache_features`` of this run, which computes rows of all samples once.
         """
 
     def check_model(self) -> list[str]:
@@ -257,14 +257,15 @@ class Task:
         """
         return []
 
-    def about_input(self) -> dict[str, Any]:
+    def preprocess_signature(self) -> dict[str, Any]:
         """Everything about how samples are made that the weights have come to expect (orientation, range of
         colours, ...), as plain YAML values by name. It is kept in each checkpoint's ``about.yaml``; evaluating or
         resuming with other values is an error. Called on every rank, after ``build_model``."""
         return {}
 
-    def remedy_for_input(self, name: str, theirs: Any) -> str:
-        """Say what to do where weights were trained with the value ``theirs`` of ``name`` in ``about_input``."""
+    def mismatch_hint(self, name: str, theirs: Any) -> str:
+        """Say what to do where weights were trained with the value ``theirs`` of ``name`` in
+        ``preprocess_signature``."""
         return "use the same settings"
 
     # ---- training ------------------------------------------------------------------------------------------------
@@ -274,7 +275,9 @@ class Task:
         batch. Runs in the loader. Not asked for when ``counts_per_sample`` is set."""
         raise NotImplementedError
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
         """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised. On a GPU
         it may be called again with the same ``step``: what it counts besides its terms, it counts once a step."""
         raise NotImplementedError
@@ -335,7 +338,9 @@ class Task:
         """
         raise NotImplementedError
 
-    def figures(self, samples: Samples, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> Sequence[Figure]:
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> Sequence[Figure]:
         """Tables, images and point sets about an evaluation, most telling first. Called in the main process only,
         without gradients and with the model in evaluation mode, while the other ranks wait; an error in here costs the
         report its figures, nothing else.
@@ -354,14 +359,14 @@ class Task:
         looked at. Called as ``eval_step`` is."""
         raise NotImplementedError
 
-    def set_up_from(self, learned: TrainedMeta) -> None:
+    def load_meta(self, learned: CheckpointMeta) -> None:
         """In place of ``build_dataset`` where trained weights are used on other data: keep what would follow from the
         data that they were trained on. Called once, in the parent process, before anything else."""
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         """Open what there is to predict in ``inputs``, without labels; anything worth telling goes to its ``notices``.
 
-        Called after ``set_up_from``. Inputs that are missing or cannot be listed are in its ``unreadable``.
+        Called after ``load_meta``. Inputs that are missing or cannot be listed are in its ``unreadable``.
 
         Args:
             inputs: paths as the user gave them, such as files, folders and archives; from Python also what
@@ -392,7 +397,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
         """Make what writes more than the rows of ``predict``, and the predictions of an evaluation (SAVE_PREDICTIONS);
         by default nothing. Made on each rank, and in the main process at the end.
 
@@ -405,7 +410,7 @@ class Task:
     # ---- export --------------------------------------------------------------------------------------------------
 
     def export_parts(self) -> ExportParts:
-        """Return what an exported model needs besides its weights. Called after ``set_up_from``.
+        """Return what an exported model needs besides its weights. Called after ``load_meta``.
 
         Raises:
             UserError: its models cannot be exported.

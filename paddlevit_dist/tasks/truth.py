@@ -1,4 +1,4 @@
-"""The truth in the arrays of scored samples (``metrics.SampleTable``, ``scored.Scored``), by their
+"""The truth in the arrays of scored samples (``metrics.SampleTable``, ``score_report.ScoreReport``), by their
 kind. Needs no Paddle."""
 
 from collections.abc import Callable, Mapping, Sequence

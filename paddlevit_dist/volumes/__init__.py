@@ -10,7 +10,7 @@
 from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
-    "Geometry": "geometry",
+    "VolumeGeometry": "geometry",
     "UNet3D": "unet3d",
     "decode": "landmarks.heatmaps",
     "gaussian_heatmaps": "landmarks.heatmaps",

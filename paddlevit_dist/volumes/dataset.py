@@ -8,9 +8,9 @@ import numpy as np
 
 from ..tasks.dataset import Dataset
 from ..tasks.sample_groups import SUBJECT
-from .geometry import Geometry
+from .geometry import VolumeGeometry
 from .settings import MAX_VOXELS, VolumeSettings
-from .store import Decoded
+from .store import DecodedVolume
 
 
 class VolumeOptions(NamedTuple):
@@ -27,7 +27,7 @@ AS_THEY_ARE = VolumeOptions()
 
 
 class VolumeDataset(Dataset):
-    """Volumes with the positions of landmarks: ``read(index)`` gives ``(Decoded, points)``."""
+    """Volumes with the positions of landmarks: ``read(index)`` gives ``(DecodedVolume, points)``."""
 
     holds = "volumes"
     groups_by = SUBJECT
@@ -49,7 +49,7 @@ class VolumeDataset(Dataset):
         options = VolumeOptions(*(volumes[name.upper()] for name in VolumeOptions._fields))
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)
 
-    def read(self, index: int) -> tuple[Decoded, np.ndarray]:
+    def read(self, index: int) -> tuple[DecodedVolume, np.ndarray]:
         """Voxels and geometry of volume ``index``, and its landmarks: float64 (landmarks, 3), voxel positions z, y, x;
         NaN where missing."""
         decoded = self.volume(index)
@@ -60,7 +60,7 @@ class VolumeDataset(Dataset):
         """Names of the landmarks."""
         return self.names
 
-    def volume(self, index: int) -> Decoded:
+    def volume(self, index: int) -> DecodedVolume:
         """Voxels and geometry of volume ``index``."""
         raise NotImplementedError
 
@@ -68,7 +68,7 @@ class VolumeDataset(Dataset):
         """The voxels of its channel as they are stored, without being resampled."""
         return [self.volume(index).array]
 
-    def points(self, index: int, geometry: Geometry) -> np.ndarray:
+    def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
         """Voxel positions (landmarks, 3) in the order z, y, x within ``geometry``; NaN where missing."""
         raise NotImplementedError
 

@@ -21,7 +21,7 @@ _SAME_PLACE_MM = 1e-3
 _UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # headers sometimes round to 0.1 mm; a missing slice is at least a third
 
 
-class Series(NamedTuple):
+class DicomSeries(NamedTuple):
     """Shape (depth, height, width), affine (4, 4) from voxels x, y, z to LPS millimetres, and how to read voxels."""
 
     shape: tuple[int, int, int]
@@ -29,7 +29,7 @@ class Series(NamedTuple):
     load: Callable[[], np.ndarray]
 
 
-class _Slice(NamedTuple):
+class _DicomSlice(NamedTuple):
     file: str
     series: str
     description: str
@@ -55,7 +55,7 @@ def holds_dicom(folder: str) -> bool:
     return any(_has_preamble(file) for file in files_in(folder))
 
 
-def open_series(folder: str, itk: Any) -> Series:
+def open_series(folder: str, itk: Any) -> DicomSeries:
     """Sort the slices of a folder by position.
 
     Args:
@@ -83,10 +83,10 @@ def open_series(folder: str, itk: Any) -> Series:
     affine[:3, 2] = _even_step(folder, slices, normal)
     affine[:3, 3] = slices[0].position
     columns, rows = slices[0].size
-    return Series((len(slices), rows, columns), affine, lambda: _load([one.file for one in slices], itk))
+    return DicomSeries((len(slices), rows, columns), affine, lambda: _load([one.file for one in slices], itk))
 
 
-def _read_slice(file: str, itk: Any) -> _Slice | None:
+def _read_slice(file: str, itk: Any) -> _DicomSlice | None:
     """A file's slice header; None if it is not a DICOM file, such as a text note."""
     is_dicom = _has_preamble(file) or file.lower().endswith(_SUFFIXES)
     if os.path.basename(file).upper() == _INDEX:
@@ -113,7 +113,7 @@ def _read_slice(file: str, itk: Any) -> _Slice | None:
     if parts != 1:
         raise UserError(f"{file}: voxels are colours of {parts} numbers, expected one; convert colours to intensities")
     directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
-    return _Slice(
+    return _DicomSlice(
         file,
         _tag(reader, _SERIES),
         _tag(reader, _DESCRIPTION),
@@ -136,8 +136,8 @@ def _has_preamble(file: str) -> bool:
         raise UserError(f"{file} cannot be read: {error.strerror}; repair or remove it") from error
 
 
-def _check_one_series(folder: str, slices: list[_Slice]) -> None:
-    series: dict[str, list[_Slice]] = {}
+def _check_one_series(folder: str, slices: list[_DicomSlice]) -> None:
+    series: dict[str, list[_DicomSlice]] = {}
     for one in slices:
         series.setdefault(one.series, []).append(one)
     if len(series) > 1:
@@ -148,7 +148,7 @@ def _check_one_series(folder: str, slices: list[_Slice]) -> None:
         raise UserError(f"{folder} holds {len(series)} DICOM series ({listed}); put each into a folder of its own")
 
 
-def _check_alike(folder: str, slices: list[_Slice]) -> None:
+def _check_alike(folder: str, slices: list[_DicomSlice]) -> None:
     first = slices[0]
     for one in slices:
         absent = [name for has, name in zip(one.place, _PLACE.values()) if not has]
@@ -168,7 +168,7 @@ def _check_alike(folder: str, slices: list[_Slice]) -> None:
             )
 
 
-def _even_step(folder: str, slices: list[_Slice], normal: np.ndarray) -> np.ndarray:
+def _even_step(folder: str, slices: list[_DicomSlice], normal: np.ndarray) -> np.ndarray:
     """Millimetres (3,) from each slice to the next."""
     if len(slices) == 1:
         raise UserError(f"{folder} holds one DICOM slice only; expected the files of a whole series")

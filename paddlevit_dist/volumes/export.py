@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from ..tasks.task import ExportParts
-from .intensities import Intensities
-from .settings import LandmarkVolumes, Volumes
+from .intensities import IntensityConfig
+from .settings import LandmarkVolumes, VolumeSection
 
 
 def export_parts(
     volumes: LandmarkVolumes,
-    scaled: Intensities,
+    scaled: IntensityConfig,
     names: Sequence[str],
     spacing: np.ndarray | None,
     sigma: np.ndarray | None,
@@ -57,8 +57,8 @@ def export_parts(
 
 
 def segmentation_parts(
-    volumes: Volumes,
-    scaled: Intensities,
+    volumes: VolumeSection,
+    scaled: IntensityConfig,
     class_names: Sequence[str],
     numbers: Sequence[int],
     channels: Sequence[str],
@@ -82,7 +82,7 @@ def segmentation_parts(
     return ExportParts(len(channels) or 1, about, size, "volume", {"input": example}, output_shape=shape)
 
 
-def _preprocessing(volumes: Volumes, spacing: np.ndarray | None, intensities: dict[str, Any]) -> dict[str, Any]:
+def _preprocessing(volumes: VolumeSection, spacing: np.ndarray | None, intensities: dict[str, Any]) -> dict[str, Any]:
     return {
         "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
         "spacing_mm": None if spacing is None else [float(length) for length in spacing],

@@ -18,7 +18,7 @@ from ..runtime.errors import UserError
 _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
 
-class Geometry(NamedTuple):
+class VolumeGeometry(NamedTuple):
     """Shape of an array and its position in the world.
 
     Attributes:
@@ -58,7 +58,7 @@ class Geometry(NamedTuple):
         return ((points >= -0.5) & (points <= np.asarray(self.shape) - 0.5)).all(axis=-1)
 
 
-def check_geometry(shape: tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
+def check_geometry(shape: tuple[int, ...], affine: np.ndarray, file: str) -> VolumeGeometry:
     """A validated geometry.
 
     Raises:
@@ -80,7 +80,7 @@ def check_geometry(shape: tuple[int, ...], affine: np.ndarray, file: str) -> Geo
             f"{file}: the affine is singular (an axis has no length or lies in the plane of the others), so positions "
             "in millimetres are meaningless; rewrite the header"
         )
-    return Geometry((int(shape[0]), int(shape[1]), int(shape[2])), affine)
+    return VolumeGeometry((int(shape[0]), int(shape[1]), int(shape[2])), affine)
 
 
 def spatial(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ def canonical(array: np.ndarray, affine: np.ndarray) -> tuple[np.ndarray, np.nda
 
     Args:
         array: (depth, height, width).
-        affine: (4, 4), see ``Geometry``.
+        affine: (4, 4), see ``VolumeGeometry``.
     Returns:
         A view of the array, and its affine: each voxel keeps its world position.
     """
@@ -121,7 +121,7 @@ def nearest_axes(affine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order, signs
 
 
-def turned_spacing(geometry: Geometry) -> np.ndarray:
+def turned_spacing(geometry: VolumeGeometry) -> np.ndarray:
     """Return the steps along depth, height and width once the axes are turned to the world's.
 
     Returns:
@@ -158,7 +158,7 @@ def affine_from(affine: np.ndarray, convention: str) -> np.ndarray:
 
 def resampled_shape(shape: Sequence[int], affine: np.ndarray, spacing: np.ndarray) -> tuple[int, int, int]:
     """Shape (depth, height, width) that ``resample`` gives an array of ``shape``."""
-    steps = np.asarray(spacing, dtype=np.float64) / Geometry(tuple(shape), affine).spacing
+    steps = np.asarray(spacing, dtype=np.float64) / VolumeGeometry(tuple(shape), affine).spacing
     depth, height, width = (_resampled_length(length, step) for length, step in zip(shape, steps))
     return depth, height, width
 
@@ -189,7 +189,7 @@ def resample(
     Returns:
         float32 array, or labels of their dtype, and its affine.
     """
-    old = Geometry(array.shape, affine).spacing
+    old = VolumeGeometry(array.shape, affine).spacing
     result = array if are_labels else np.asarray(array, dtype=np.float32)
     steps = np.asarray(spacing, dtype=np.float64) / old
     for axis, step in enumerate(steps):

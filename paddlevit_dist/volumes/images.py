@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ..runtime.lettering import legend, letters
+from ..runtime.text_rendering import legend, render_text
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 _FOUND, _TRUE, _NOT_SHOWN = (255, 70, 70), (80, 230, 80), (130, 130, 130)
 _SHORTEST_SIDE, _LONGEST_SIDE = 256, 768  # pixels; the latter of thin volumes
 _GAP = 6
@@ -21,7 +21,7 @@ def orthogonal_slices(
     spacing: Sequence[float],
     found: np.ndarray | None,
     true: np.ndarray | None = None,
-    centre: np.ndarray | None = None,
+    center: np.ndarray | None = None,
     shows_sides: bool = False,
     names: Sequence[str] | None = None,
     classes: tuple[np.ndarray, np.ndarray] | None = None,
@@ -44,16 +44,16 @@ def orthogonal_slices(
     Returns:
         uint8 (height, width, 3).
     """
-    if centre is None:
-        centre = _middle(volume.shape, true if found is None else found)
-    index = np.clip(np.rint(centre).astype(int), 0, np.array(volume.shape) - 1)
+    if center is None:
+        center = _middle(volume.shape, true if found is None else found)
+    index = np.clip(np.rint(center).astype(int), 0, np.array(volume.shape) - 1)
     sides = [length * step for length, step in zip(volume.shape, spacing)]
     scale = min(_SHORTEST_SIDE / min(sides), _LONGEST_SIDE / max(sides))
-    shown = [(points, colour) for points, colour in ((true, _TRUE), (found, _FOUND)) if points is not None]
+    shown = [(points, color) for points, color in ((true, _TRUE), (found, _FOUND)) if points is not None]
     panels = [_panel(volume, spacing, index, axis, scale, shown, shows_sides, names, classes) for axis in range(3)]
     height = max(panel.shape[0] for panel in panels)
     if names is not None:
-        panels.append(_list_of(names, shown, height))
+        panels.append(_format_list(names, shown, height))
         height = max(height, panels[-1].shape[0])
     columns = []
     for panel in panels:
@@ -75,46 +75,46 @@ def _panel(
     index: np.ndarray,
     axis: int,
     scale: float,
-    shown: Sequence[tuple[np.ndarray, Colour]],
+    shown: Sequence[tuple[np.ndarray, Color]],
     shows_sides: bool,
     names: Sequence[str] | None,
     classes: tuple[np.ndarray, np.ndarray] | None,
 ) -> np.ndarray:
     title, rows, columns = _DIRECTIONS[axis]
     plane = volume.take(index[axis], axis=axis)
-    grey = np.rint(plane.clip(0, 1) * 255).astype(np.uint8)
+    gray = np.rint(plane.clip(0, 1) * 255).astype(np.uint8)
     zoom = np.array([spacing[rows] * scale, spacing[columns] * scale])  # pixels per voxel
-    size = np.maximum(np.rint(np.array(grey.shape) * zoom).astype(int), 1)
-    image = Image.fromarray(grey[::-1])  # arrays begin inferior and posterior
+    size = np.maximum(np.rint(np.array(gray.shape) * zoom).astype(int), 1)
+    image = Image.fromarray(gray[::-1])  # arrays begin inferior and posterior
     image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR).convert("RGB")
     if classes is not None:
         own = Image.fromarray(np.ascontiguousarray(classes[0].take(index[axis], axis=axis)[::-1]))
-        colours, opacity = np.split(
+        colors, opacity = np.split(
             classes[1][np.asarray(own.resize(image.size, Image.Resampling.NEAREST))], [3], axis=2
         )
-        mixed = (1 - opacity) * np.asarray(image) + opacity * colours
+        mixed = (1 - opacity) * np.asarray(image) + opacity * colors
         image = Image.fromarray(np.rint(mixed).astype(np.uint8))
     drawing = ImageDraw.Draw(image)
     is_numbered = set()
-    for points, colour in shown[::-1]:  # what was found gets the number, and its mark lies beneath that of the truth
+    for points, color in shown[::-1]:  # what was found gets the number, and its mark lies beneath that of the truth
         for number in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
             point = points[number]
             row, column = (point[[rows, columns]] + 0.5) * zoom
             row = size[0] - row
-            _mark(drawing, (row, column), colour, is_near=abs(point[axis] - index[axis]) <= 2)
+            _mark(drawing, (row, column), color, is_near=abs(point[axis] - index[axis]) <= 2)
             if names is not None and number not in is_numbered:
                 is_numbered.add(number)
-                image.paste(colour, (int(column) + 5, int(row) - _NUMBER_PX), letters(str(number + 1), _NUMBER_PX))
+                image.paste(color, (int(column) + 5, int(row) - _NUMBER_PX), render_text(str(number + 1), _NUMBER_PX))
     drawing.text((4, 4), f"{title} {index[axis]}", fill=(255, 255, 255))
     if shows_sides:
         _write_sides(drawing, image.size, _ENDS[rows][::-1], _ENDS[columns])
     return np.asarray(image)
 
 
-def _list_of(names: Sequence[str], shown: Sequence[tuple[np.ndarray, Colour]], height: int) -> np.ndarray:
+def _format_list(names: Sequence[str], shown: Sequence[tuple[np.ndarray, Color]], height: int) -> np.ndarray:
     """Numbers and names beside the colour of their marks, grey for what is not shown."""
-    colours = [[colour for points, colour in shown if np.isfinite(points[n]).all()] for n in range(len(names))]
-    entries = [(f"{n + 1} {name}", (colours[n] or [_NOT_SHOWN])[-1]) for n, name in enumerate(names)]
+    colors = [[color for points, color in shown if np.isfinite(points[n]).all()] for n in range(len(names))]
+    entries = [(f"{n + 1} {name}", (colors[n] or [_NOT_SHOWN])[-1]) for n, name in enumerate(names)]
     return np.asarray(legend(entries, height, ink="white", paper="black"))
 
 
@@ -129,12 +129,10 @@ def _write_sides(
         drawing.text(place, letter, fill=(255, 220, 90))
 
 
-def _mark(
-    drawing: ImageDraw.ImageDraw, place: tuple[float, float], colour: tuple[int, int, int], is_near: bool
-) -> None:
+def _mark(drawing: ImageDraw.ImageDraw, place: tuple[float, float], color: tuple[int, int, int], is_near: bool) -> None:
     row, column = place
     if not is_near:
-        drawing.point([(column, row), (column + 1, row), (column, row + 1), (column + 1, row + 1)], fill=colour)
+        drawing.point([(column, row), (column + 1, row), (column, row + 1), (column + 1, row + 1)], fill=color)
         return
-    drawing.line([(column - 4, row), (column + 4, row)], fill=colour)
-    drawing.line([(column, row - 4), (column, row + 4)], fill=colour)
+    drawing.line([(column - 4, row), (column + 4, row)], fill=color)
+    drawing.line([(column, row - 4), (column, row + 4)], fill=color)

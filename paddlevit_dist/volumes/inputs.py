@@ -8,14 +8,14 @@ import numpy as np
 from tqdm import tqdm
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import Samples
+from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import InputSamples, find_inputs, output_names, stamps
 from . import dicom
 from .dataset import VolumeDataset
-from .geometry import Geometry, step_lengths, turned_spacing
+from .geometry import VolumeGeometry, step_lengths, turned_spacing
 from .nonzero import VOLUME
-from .reading import SUFFIXES, Header, case_name, headers_in_one_place, parts_of, remarks_on
-from .store import Decoded, read_decoded
+from .reading import SUFFIXES, VolumeHeader, case_name, headers_in_one_place, list_parts, remarks_on
+from .store import DecodedVolume, read_decoded
 
 _EXPECTED = f"expected {', '.join(SUFFIXES)}, or a folder of these or of a DICOM series"
 _LABELS = ("labelsTr", "labelsTs")
@@ -23,8 +23,8 @@ _SAME_SPACING = 5e-3  # relative: what weights say of their spacing has three di
 
 
 def read_new(
-    file: str, within: str, geometry: Geometry, spacing: np.ndarray, max_voxels: int, channels: Sequence[str]
-) -> Decoded:
+    file: str, within: str, geometry: VolumeGeometry, spacing: np.ndarray, max_voxels: int, channels: Sequence[str]
+) -> DecodedVolume:
     """A volume of this geometry at a spacing (depth, height, width) that weights say; ``within`` and ``channels`` as
     of ``read_decoded``."""
     same = np.allclose(step_lengths(turned_spacing(geometry)), spacing, rtol=_SAME_SPACING)
@@ -53,7 +53,7 @@ def _of_folder(folder: str) -> Iterator[str]:
             yield place
 
 
-class Readable:
+class ReadableVolumes:
     """Volumes whose headers can be read and whose files lie in one place.
 
     Args:
@@ -68,9 +68,9 @@ class Readable:
 
     def __init__(self, volumes: Iterable[tuple[str, Sequence[str]]], max_voxels: int) -> None:
         self.files: list[Sequence[str]] = []
-        self.headers: list[Header] = []
+        self.headers: list[VolumeHeader] = []
         self.unreadable: list[tuple[str, str]] = []
-        every: dict[str, Header] = {}
+        every: dict[str, VolumeHeader] = {}
         names = []
         for name, files in tqdm(volumes, desc="looking at headers", unit="volume", disable=None, leave=False):
             try:
@@ -93,14 +93,14 @@ class InputVolumes(VolumeDataset):
         world: VOLUMES.WORLD: "file", or the convention of all predictions.
     """
 
-    labelled = False
+    labeled = False
     within: Sequence[str] = (VOLUME,)
 
     def __init__(
         self, files: Sequence[str], names: Sequence[str], spacing: np.ndarray, world: str, max_voxels: int
     ) -> None:
         self.names, self.spacing, self.world, self.max_voxels = list(names), spacing, world, max_voxels
-        found = Readable([(case_name(file), (file,)) for file in files], max_voxels)
+        found = ReadableVolumes([(case_name(file), (file,)) for file in files], max_voxels)
         self.stems, self.files, self.headers = found.stems, found.files, found.headers
         self.unreadable, self.notices = found.unreadable, found.notices
 
@@ -116,11 +116,11 @@ class InputVolumes(VolumeDataset):
     def convention(self, index: int) -> str:
         return self.headers[index].convention if self.world == "file" else self.world
 
-    def volume(self, index: int) -> Decoded:
+    def volume(self, index: int) -> DecodedVolume:
         files, geometry = self.files[index], self.headers[index].geometry
         return read_new(files[0], self.within[0], geometry, self.spacing, self.max_voxels, files)
 
-    def points(self, index: int, geometry: Geometry) -> np.ndarray:
+    def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
         return np.full((len(self.names), 3), np.nan)
 
 
@@ -132,9 +132,9 @@ class VolumeInputs(InputSamples):
         unreadable: paths without volumes, with reasons.
     """
 
-    labelled = False
+    labeled = False
 
-    def __init__(self, samples: Samples, unreadable: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, samples: TransformedDataset, unreadable: Sequence[tuple[str, str]]) -> None:
         self.samples, self.dataset = samples, samples.dataset
         self.names = [files[0] for files in self.dataset.files]
         self.unreadable = [*unreadable, *self.dataset.unreadable]
@@ -144,4 +144,4 @@ class VolumeInputs(InputSamples):
         return self.samples.sample(index, generator)
 
     def content(self) -> Any:
-        return stamps(part for files in self.dataset.files for file in files for part in (file, *parts_of(file)))
+        return stamps(part for files in self.dataset.files for file in files for part in (file, *list_parts(file)))

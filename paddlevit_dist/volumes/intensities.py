@@ -7,11 +7,11 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from .nonzero import VOLUME
-from .settings import Volumes
-from .store import Decoded
+from .settings import VolumeSection
+from .store import DecodedVolume
 
 
-class Scaling(NamedTuple):
+class IntensityScaling(NamedTuple):
     """``(limited to low and high - zero) / unit``."""
 
     zero: float
@@ -29,7 +29,7 @@ class Scaling(NamedTuple):
         return values
 
 
-class Intensities(NamedTuple):
+class IntensityConfig(NamedTuple):
     """How each channel is scaled; see the keys VOLUMES.NORMALISE, INTENSITY_WINDOW and INTENSITY_MEAN_STD.
 
     "ct" and "z_score" are those of F. Isensee et al., 2021, "nnU-Net", Nature Methods 18: its ``plans.json`` has the
@@ -42,7 +42,7 @@ class Intensities(NamedTuple):
     within: str = VOLUME
 
     @classmethod
-    def of(cls, volumes: Volumes, channels: int, within: str | None = VOLUME) -> "Intensities":
+    def of(cls, volumes: VolumeSection, channels: int, within: str | None = VOLUME) -> "IntensityConfig":
         """Those of a configuration's VOLUMES for so many channels.
 
         Args:
@@ -66,18 +66,18 @@ class Intensities(NamedTuple):
             raise UserError(f"VOLUMES.INTENSITY_MEAN_STD {list(mean_std)}: expected a deviation above 0")
         return cls(kinds if len(kinds) == channels else kinds * channels, window, mean_std, within or VOLUME)
 
-    def scaling(self, channel: int, decoded: Decoded) -> Scaling:
+    def scaling(self, channel: int, decoded: DecodedVolume) -> IntensityScaling:
         """That of one channel of a volume."""
         kind = self.kinds[channel]
         if kind == "none":
-            return Scaling(0.0, 1.0)
+            return IntensityScaling(0.0, 1.0)
         if kind == "z_score":
-            return Scaling(*decoded.moments)
+            return IntensityScaling(*decoded.moments)
         low, high = self.window or decoded.window
         if kind == "percentiles":
-            return Scaling(low, high - low)
+            return IntensityScaling(low, high - low)
         mean, deviation = self.mean_std or ((low + high) / 2, (high - low) / 2)
-        return Scaling(mean, deviation, low, high)
+        return IntensityScaling(mean, deviation, low, high)
 
     def about(self) -> dict[str, object]:
         """Plain values that say the same."""

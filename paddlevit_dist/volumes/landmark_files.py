@@ -40,7 +40,7 @@ def find(folder: str, case: str) -> str:
     Raises:
         UserError: there is none, or several.
     """
-    found = files_of(folder, case)
+    found = find_landmark_files(folder, case)
     if len(found) != 1:
         state = f"{len(found)} files of landmarks ({', '.join(map(os.path.basename, found))})"
         raise UserError(
@@ -50,12 +50,12 @@ def find(folder: str, case: str) -> str:
     return found[0]
 
 
-def files_of(folder: str, case: str) -> list[str]:
+def find_landmark_files(folder: str, case: str) -> list[str]:
     """Paths of the landmark files of a volume; the suffix may be uppercase."""
     spellings = [case + spelled for suffix in SUFFIXES for spelled in (suffix, suffix.upper())]
     found = [name for name in spellings if os.path.exists(os.path.join(folder, name))]
     if not found and os.path.isdir(folder):  # in mixed letters
-        found = [name for name in list_files(folder) if case_of(name) == case]
+        found = [name for name in list_files(folder) if get_case(name) == case]
     # On file systems that ignore case, such as exFAT and Windows shares, both spellings are one file.
     paths = [os.path.join(folder, name) for name in found]
     return [path for number, path in enumerate(paths) if not any(os.path.samefile(path, p) for p in paths[:number])]
@@ -66,7 +66,7 @@ def list_files(folder: str) -> list[str]:
     return sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES) and name[0] != ".")
 
 
-def case_of(name: str) -> str:
+def get_case(name: str) -> str:
     """The volume that a landmark file belongs to."""
     suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len)
     return name[: -len(suffix)]
@@ -80,7 +80,7 @@ def read(file: str) -> FileLandmarks:
     Raises:
         UserError: a damaged file, a repeated name, a coordinate that is not a number, no landmark with a position.
     """
-    text = text_of(file)
+    text = read_landmark_text(file)
     try:
         rows = _rows(file, text)
     except csv.Error as error:
@@ -91,7 +91,7 @@ def read(file: str) -> FileLandmarks:
             raise UserError(f"{row.where}: the landmark has no name; give it one")
         if row.name in positions:
             raise UserError(f"{row.where}: landmark '{row.name}' appears twice; keep one")
-        position = position_of(row.where, row.name, row.values)
+        position = parse_position(row.where, row.name, row.values)
         positions[row.name] = position if position is None or row.space != "lps" else convert(position, "lps")
     if not any(position is not None for position in positions.values()):
         raise UserError(f"{file}: no landmark has a position; add one, or remove the volume from the folder")
@@ -101,7 +101,7 @@ def read(file: str) -> FileLandmarks:
     return FileLandmarks(positions, spaces.pop())
 
 
-def text_of(file: str) -> str:
+def read_landmark_text(file: str) -> str:
     """The content of a file.
 
     Raises:
@@ -180,7 +180,7 @@ def _json_rows(file: str, stored: Any) -> list[LandmarkRow]:
     raise UserError(f"{file}: expected {_JSON_FORM}")
 
 
-def position_of(where: str, name: str, values: Any) -> np.ndarray | None:
+def parse_position(where: str, name: str, values: Any) -> np.ndarray | None:
     """Three numbers as float64 (3,); None where one is empty or not a number.
 
     Raises:

@@ -36,15 +36,15 @@ def nonzero_mask(channels: Sequence[np.ndarray]) -> np.ndarray:
     return library("scipy.ndimage", "VOLUMES.NORMALISE z_score").binary_fill_holes(mask)
 
 
-def box_of(mask: np.ndarray) -> tuple[slice, ...]:
+def compute_box(mask: np.ndarray) -> tuple[slice, ...]:
     """The smallest box that holds the mask."""
     along = (np.flatnonzero(mask.any(axis=tuple({0, 1, 2} - {axis}))) for axis in range(3))
     return tuple(slice(int(places[0]), int(places[-1]) + 1) for places in along)
 
 
-def share_of(mask: np.ndarray) -> float:
+def compute_share(mask: np.ndarray) -> float:
     """Of all voxels, those in the box."""
-    return float(np.prod([own.stop - own.start for own in box_of(mask)]) / mask.size)
+    return float(np.prod([own.stop - own.start for own in compute_box(mask)]) / mask.size)
 
 
 def evenly(number: int) -> list[int]:
@@ -57,11 +57,11 @@ def decision(shares: Iterable[float]) -> str:
     return MASK if float(np.median(list(shares))) < _SMALL_SHARE else BOX
 
 
-def shares_of(dataset: Any) -> list[float]:
+def compute_shares(dataset: Any) -> list[float]:
     """Those of 50 volumes of a dataset at most, evenly spread."""
     chosen = evenly(len(dataset))
     shown = tqdm(chosen, desc="looking for zeros", unit="volume", disable=None, leave=False)
-    return [share_of(nonzero_mask(dataset.stored(index))) for index in shown]
+    return [compute_share(nonzero_mask(dataset.stored(index))) for index in shown]
 
 
 def settle(task: Any, dataset: Any, kinds: Sequence[str], is_training: bool) -> list[str]:
@@ -78,7 +78,7 @@ def settle(task: Any, dataset: Any, kinds: Sequence[str], is_training: bool) -> 
     why = "as the weights were trained"
     task.within = task.within or _of_weights(task.config, is_training)
     if task.within is None:
-        shares = shares_of(dataset)
+        shares = compute_shares(dataset)
         task.within = decision(shares)
         why = f"boxes around what is not zero have a median of {100 * np.median(shares):.3g} % of a volume"
     dataset.within = per_channel(task.within, kinds)

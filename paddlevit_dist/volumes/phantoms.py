@@ -7,8 +7,8 @@ import numpy as np
 
 from ..tasks.dataset import Dataset, require_split
 from .dataset import AS_THEY_ARE, VolumeDataset, VolumeOptions
-from .geometry import Geometry, rotation
-from .store import Decoded, moments
+from .geometry import VolumeGeometry, rotation
+from .store import DecodedVolume, moments
 
 NAMES = ["chin", "ear_left", "ear_right", "eye_left", "eye_right", "nose_tip", "occiput", "sella"]
 MIRROR_PAIRS = ["ear_left:ear_right", "eye_left:eye_right"]
@@ -28,43 +28,43 @@ _EYES = 4
 _ORGAN_OF = {_AIR: 0, _FAT: 1, _TISSUE: 1, _BONE: 2, _BRAIN: 3, _EYE: _EYES}
 
 
-class _Part(NamedTuple):
+class _PhantomPart(NamedTuple):
     """An ellipsoid: centre and radii in millimetres (x, y, z) of the head's own frame (right, front, up), of which
     organ that is, if its intensity does not say it."""
 
-    centre: tuple[float, float, float]
+    center: tuple[float, float, float]
     radii: tuple[float, float, float]
     intensity: float
     organ: int | None = None
 
 
-class Phantom(NamedTuple):
+class PhantomVolume(NamedTuple):
     """``world`` is float64 (landmarks, 3), millimetres x, y, z; NaN where the landmark is unmarked."""
 
     voxels: np.ndarray
-    geometry: Geometry
+    geometry: VolumeGeometry
     world: np.ndarray
 
     @property
-    def decoded(self) -> Decoded:
+    def decoded(self) -> DecodedVolume:
         """As a store gives it."""
-        return Decoded(self.voxels, self.geometry, (-1000.0, 1000.0), moments(self.voxels))
+        return DecodedVolume(self.voxels, self.geometry, (-1000.0, 1000.0), moments(self.voxels))
 
 
-class Head(NamedTuple):
+class PhantomHead(NamedTuple):
     """The random part of a phantom. ``pose`` float64 (3, 3) and ``shift`` (3,), mm: from its own frame to the volume's
     around its middle; ``noise`` float64 of the volume's shape, HU; ``world`` as a phantom has it."""
 
-    parts: list[_Part]
+    parts: list[_PhantomPart]
     pose: np.ndarray
     shift: np.ndarray
-    geometry: Geometry
+    geometry: VolumeGeometry
     middle: np.ndarray
     noise: np.ndarray
     world: np.ndarray
 
 
-def paint(head: Head) -> tuple[Phantom, np.ndarray]:
+def render_phantom(head: PhantomHead) -> tuple[PhantomVolume, np.ndarray]:
     """The phantom, and what its voxels are, uint8 (depth, height, width): a class of ``ORGANS`` where at least half of
     a voxel is inside a part."""
     inverse = np.linalg.inv(head.pose)
@@ -77,7 +77,7 @@ def paint(head: Head) -> tuple[Phantom, np.ndarray]:
         voxels += share * (part.intensity - voxels)
         organs[share >= 0.5] = _ORGAN_OF[part.intensity] if part.organ is None else part.organ
     voxels += head.noise.astype(np.float32)
-    return Phantom(np.rint(voxels).clip(-1024, 3071).astype(np.int16), head.geometry, head.world), organs
+    return PhantomVolume(np.rint(voxels).clip(-1024, 3071).astype(np.int16), head.geometry, head.world), organs
 
 
 def seeded(split: str, index: int) -> np.random.Generator:
@@ -85,7 +85,7 @@ def seeded(split: str, index: int) -> np.random.Generator:
     return np.random.default_rng([20_240_601, _STREAMS[split], index])
 
 
-def head_of(generator: np.random.Generator) -> Head:
+def draw_head(generator: np.random.Generator) -> PhantomHead:
     """A head in a pose of its own: turned up to 12 degrees about each axis, shifted up to 8 mm, 10 % larger or smaller,
     each part displaced by itself by about a millimetre, with noise; drawn in an order that decides every phantom."""
     parts, landmarks = _anatomy(generator)
@@ -96,10 +96,10 @@ def head_of(generator: np.random.Generator) -> Head:
     noise = generator.normal(0, _NOISE_HU, _SHAPE)
     world = np.stack([landmarks[name] for name in NAMES]) @ pose.T + shift + middle
     world[generator.random(len(NAMES)) < _MISSING] = np.nan
-    return Head(parts, pose, shift, geometry, middle, noise, world)
+    return PhantomHead(parts, pose, shift, geometry, middle, noise, world)
 
 
-def _anatomy(generator: np.random.Generator) -> tuple[list[_Part], dict[str, np.ndarray]]:
+def _anatomy(generator: np.random.Generator) -> tuple[list[_PhantomPart], dict[str, np.ndarray]]:
     """Parts, later ones over earlier ones, and where the landmarks are in the head's frame."""
 
     def near(x: float, y: float, z: float) -> np.ndarray:
@@ -116,40 +116,40 @@ def _anatomy(generator: np.random.Generator) -> tuple[list[_Part], dict[str, np.
         "occiput": near(0, -54, -8),
     }
     parts = [
-        _Part((0, 0, 0), (50, 58, 52), _FAT),
-        _Part((0, 0, 0), (48, 56, 50), _TISSUE),
-        _Part((0, 20, -36), (30, 30, 22), _TISSUE),  # jaw
-        _Part((0, -2, 4), (44, 51, 46), _BONE),
-        _Part((0, -2, 4), (39, 46, 41), _BRAIN),
-        _Part(tuple(marks["occiput"]), (6, 4, 6), _BONE),
-        _Part(tuple(marks["chin"]), (11, 5, 5), _BONE),
-        _Part(tuple(marks["nose_tip"] - [0, 7, 0]), (6, 7, 6), _TISSUE),  # the landmark is its front end
-        _Part(tuple(marks["sella"]), (6, 5, 5), _BONE),
-        _Part(tuple(marks["sella"]), (3.5, 3, 3), _BRAIN),
+        _PhantomPart((0, 0, 0), (50, 58, 52), _FAT),
+        _PhantomPart((0, 0, 0), (48, 56, 50), _TISSUE),
+        _PhantomPart((0, 20, -36), (30, 30, 22), _TISSUE),  # jaw
+        _PhantomPart((0, -2, 4), (44, 51, 46), _BONE),
+        _PhantomPart((0, -2, 4), (39, 46, 41), _BRAIN),
+        _PhantomPart(tuple(marks["occiput"]), (6, 4, 6), _BONE),
+        _PhantomPart(tuple(marks["chin"]), (11, 5, 5), _BONE),
+        _PhantomPart(tuple(marks["nose_tip"] - [0, 7, 0]), (6, 7, 6), _TISSUE),  # the landmark is its front end
+        _PhantomPart(tuple(marks["sella"]), (6, 5, 5), _BONE),
+        _PhantomPart(tuple(marks["sella"]), (3.5, 3, 3), _BRAIN),
     ]
     for side in ("right", "left"):
         outwards = 1.0 if side == "right" else -1.0
-        parts.append(_Part(tuple(marks[f"eye_{side}"]), (11, 10, 10), _FAT, _EYES))
-        parts.append(_Part(tuple(marks[f"eye_{side}"]), (8, 8, 8), _EYE))
+        parts.append(_PhantomPart(tuple(marks[f"eye_{side}"]), (11, 10, 10), _FAT, _EYES))
+        parts.append(_PhantomPart(tuple(marks[f"eye_{side}"]), (8, 8, 8), _EYE))
         # An air-filled canal from the landmark outwards.
-        parts.append(_Part(tuple(marks[f"ear_{side}"] + [outwards * 10, 0, 0]), (10, 4, 4), _AIR))
+        parts.append(_PhantomPart(tuple(marks[f"ear_{side}"] + [outwards * 10, 0, 0]), (10, 4, 4), _AIR))
     return parts, marks
 
 
-def _share_inside(own: np.ndarray, part: _Part) -> np.ndarray:
+def _share_inside(own: np.ndarray, part: _PhantomPart) -> np.ndarray:
     """Share of each voxel inside an ellipsoid, by its distance from the surface: edges are as soft as a scanner's."""
-    scaled = (own - np.array(part.centre, dtype=np.float32)) / np.array(part.radii, dtype=np.float32)
+    scaled = (own - np.array(part.center, dtype=np.float32)) / np.array(part.radii, dtype=np.float32)
     distance_mm = (np.sqrt(np.einsum("zyxc,zyxc->zyx", scaled, scaled)) - 1.0) * min(part.radii)
     return np.clip(0.5 - distance_mm / np.mean(SPACING_MM), 0.0, 1.0)
 
 
-def _place(generator: np.random.Generator) -> Geometry:
+def _place(generator: np.random.Generator) -> VolumeGeometry:
     affine = np.diag([*SPACING_MM[::-1], 1.0])
     affine[:3, 3] = generator.uniform(-100, 100, 3)
-    return Geometry(_SHAPE, affine)
+    return VolumeGeometry(_SHAPE, affine)
 
 
-class Phantoms(Dataset):
+class PhantomDataset(Dataset):
     """96 phantoms to train on and 24 others to evaluate, each the same on every machine and in every run.
 
     They are drawn on first access and then kept in memory (180 kB each; 270 kB with labels).
@@ -170,13 +170,13 @@ class Phantoms(Dataset):
     def describe(self, index: int) -> str:
         return f"drawn phantom {self.split} {index}"
 
-    def _of(self, index: int) -> Any:
+    def _get_drawn(self, index: int) -> Any:
         if index not in self._drawn:
-            self._drawn[index] = paint(head_of(seeded(self.split, index)))
+            self._drawn[index] = render_phantom(draw_head(seeded(self.split, index)))
         return self._drawn[index]
 
 
-class SyntheticLandmarks(Phantoms, VolumeDataset):
+class SyntheticLandmarks(PhantomDataset, VolumeDataset):
     """Phantoms with the positions of their landmarks."""
 
     def __init__(
@@ -192,15 +192,15 @@ class SyntheticLandmarks(Phantoms, VolumeDataset):
         self._convention = "ras" if options.world == "file" else options.world
         self._drawn = {}
 
-    def volume(self, index: int) -> Decoded:
-        return self._of(index)[0].decoded
+    def volume(self, index: int) -> DecodedVolume:
+        return self._get_drawn(index)[0].decoded
 
-    def points(self, index: int, geometry: Geometry) -> np.ndarray:
-        return geometry.voxels(self._of(index)[0].world)
+    def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
+        return geometry.voxels(self._get_drawn(index)[0].world)
 
     def world(self, index: int) -> np.ndarray:
         """Without the voxels, which take most of the time: 2 ms for a phantom."""
-        return head_of(seeded(self.split, index)).world
+        return draw_head(seeded(self.split, index)).world
 
     def placed(self) -> list[int]:
         worlds = map(self.world, range(len(self)))

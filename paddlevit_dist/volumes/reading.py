@@ -18,7 +18,7 @@ from . import dicom, landmark_files
 from .geometry import (
     PACKED,
     PLAIN,
-    Geometry,
+    VolumeGeometry,
     affine_from,
     check_fits,
     check_geometry,
@@ -52,7 +52,7 @@ _NO_NRRD_PLACE = (
 _NIFTI_UNITS = {1: ("metres", 1000.0), 3: ("microns", 0.001)}  # code in xyzt_units; 2 is mm, 0 is unknown
 
 
-class Header(NamedTuple):
+class VolumeHeader(NamedTuple):
     """A volume's header, before the voxels are read.
 
     Attributes:
@@ -62,12 +62,12 @@ class Header(NamedTuple):
         remarks: assumptions about the file or changes to it that the user should know about.
     """
 
-    geometry: Geometry
+    geometry: VolumeGeometry
     convention: str
     remarks: tuple[str, ...] = ()
 
 
-class _Opened(NamedTuple):
+class _OpenedVolume(NamedTuple):
     shape: tuple[int, ...]  # in the order z, y, x; more than three for a series
     affine: np.ndarray  # to millimetres in the convention
     convention: str
@@ -75,7 +75,7 @@ class _Opened(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def read_header(path: str, max_voxels: int = MAX_VOXELS) -> Header:
+def read_header(path: str, max_voxels: int = MAX_VOXELS) -> VolumeHeader:
     """Shape and place of a volume, a file or a folder of DICOM slices.
 
     Raises:
@@ -85,7 +85,7 @@ def read_header(path: str, max_voxels: int = MAX_VOXELS) -> Header:
     return _header(file, _open(file), max_voxels)
 
 
-def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, Header]:
+def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, VolumeHeader]:
     """The voxels (depth, height, width), in the file's dtype, and the header.
 
     Raises:
@@ -107,7 +107,7 @@ def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, He
     return array, header
 
 
-def headers_in_one_place(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> dict[str, Header]:
+def headers_in_one_place(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> dict[str, VolumeHeader]:
     """Headers of files, such as an image and its labels, that have the same voxels at the same places.
 
     Raises:
@@ -119,7 +119,7 @@ def headers_in_one_place(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> 
     return headers
 
 
-def _require_same_place(first: str, one: Geometry, second: str, other: Geometry) -> None:
+def _require_same_place(first: str, one: VolumeGeometry, second: str, other: VolumeGeometry) -> None:
     if one.shape != other.shape:
         both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (other, one)]
         what = f"{both[0]} voxels (x, y, z) and {both[1]}"
@@ -138,13 +138,13 @@ def _require_same_place(first: str, one: Geometry, second: str, other: Geometry)
     )
 
 
-def _farthest_apart(one: Geometry, other: Geometry) -> float:
+def _farthest_apart(one: VolumeGeometry, other: VolumeGeometry) -> float:
     """Millimetres along an axis of the world between the places of a corner in two arrays of one shape."""
     corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
     return float(np.abs(one.world(corners) - other.world(corners)).max())
 
 
-def remarks_on(headers: dict[str, Header]) -> list[str]:
+def remarks_on(headers: dict[str, VolumeHeader]) -> list[str]:
     """Each remark once, with the first file it concerns and the number of others."""
     files: dict[str, list[str]] = {}
     for file, header in headers.items():
@@ -180,10 +180,10 @@ def list_volumes(folder: str) -> list[str]:
 
 
 def _has_landmarks(path: str) -> bool:
-    return bool(landmark_files.files_of(os.path.dirname(path), os.path.basename(path)))
+    return bool(landmark_files.find_landmark_files(os.path.dirname(path), os.path.basename(path)))
 
 
-def parts_of(path: str) -> list[str]:
+def list_parts(path: str) -> list[str]:
     """All files that hold a volume: itself, the voxels beside a detached header, or the files of a folder."""
     if os.path.isdir(path):
         return dicom.files_in(path)
@@ -196,16 +196,16 @@ def case_name(path: str) -> str:
     return name if os.path.isdir(path) else name[: -len(_suffix(name))]
 
 
-def _header(file: str, opened: _Opened, max_voxels: int) -> Header:
+def _header(file: str, opened: _OpenedVolume, max_voxels: int) -> VolumeHeader:
     check_voxels(file, opened.shape, max_voxels)
-    return Header(
+    return VolumeHeader(
         check_geometry(opened.shape, affine_from(opened.affine, opened.convention), file),
         opened.convention,
         opened.remarks,
     )
 
 
-def _open(file: str) -> _Opened:
+def _open(file: str) -> _OpenedVolume:
     if os.path.isdir(file):
         return _understood(file, lambda: _open_folder(file))
     reader = _READERS[_suffix(file)]
@@ -248,14 +248,14 @@ def library(name: str, file: str) -> Any:
         raise UserError(f"{file}: this needs {name}: {_INSTALL}") from error
 
 
-def _open_nifti(file: str) -> _Opened:
+def _open_nifti(file: str) -> _OpenedVolume:
     nibabel = library("nibabel", file)
     image = _nifti_class(nibabel, file).from_filename(file)
     affine, remarks = image.affine, []
     if not image.header["sform_code"] and not image.header["qform_code"]:
         remarks.append(_NO_NIFTI_PLACE)
     if image.header["sform_code"] and image.header["qform_code"]:
-        one, other = (Geometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
+        one, other = (VolumeGeometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
         if _farthest_apart(one, other) > _SAME_PLACE * other.spacing.min():
             remarks.append(_TWO_NIFTI_PLACES)
     unit = int(image.header["xyzt_units"]) & 7
@@ -265,7 +265,7 @@ def _open_nifti(file: str) -> _Opened:
         remarks.append(f"lengths in the header are in {name} (xyzt_units): converted to millimetres")
     elif unit not in (0, 2):
         raise UserError(f"{file}: xyzt_units names the unknown unit of length {unit}; write 2 (mm) into the header")
-    return _Opened(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
+    return _OpenedVolume(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
 
 
 def _nifti_class(nibabel: Any, file: str) -> Any:
@@ -287,12 +287,12 @@ def _nifti_class(nibabel: Any, file: str) -> Any:
     return kind
 
 
-def _open_npy(file: str) -> _Opened:
+def _open_npy(file: str) -> _OpenedVolume:
     array = np.load(file, mmap_mode="r", allow_pickle=False)
-    return _Opened(array.shape, np.eye(4), "ras", lambda: array)
+    return _OpenedVolume(array.shape, np.eye(4), "ras", lambda: array)
 
 
-def _open_npz(file: str) -> _Opened:
+def _open_npz(file: str) -> _OpenedVolume:
     shape = _npz_shape(file)
     with np.load(file, allow_pickle=False) as stored:
         if "volume" not in stored:
@@ -305,7 +305,7 @@ def _open_npz(file: str) -> _Opened:
             if spacing.shape != (3,) or not (spacing > 0).all():
                 raise UserError(f"{file}: spacing is {spacing.tolist()}, expected 3 lengths (depth, height, width)")
             affine = np.diag([*spacing[::-1], 1.0])
-    return _Opened(shape, affine, "ras", lambda: _load_npz(file))
+    return _OpenedVolume(shape, affine, "ras", lambda: _load_npz(file))
 
 
 def _npz_shape(file: str) -> tuple[int, ...]:
@@ -341,7 +341,7 @@ def _load_npz(file: str) -> np.ndarray:
         return stored["volume"]
 
 
-def _open_itk(file: str) -> _Opened:
+def _open_itk(file: str) -> _OpenedVolume:
     itk = library("SimpleITK", file)
     for part in _voxels_beside(file):
         if not os.path.isfile(part):
@@ -355,13 +355,13 @@ def _open_itk(file: str) -> _Opened:
     shape = (*size[::-1], *([numbers] if numbers > 1 else []))
     axes = len(size)
     if axes < 3 or len(spatial(shape)) != 3:
-        return _Opened(shape, np.eye(4), "lps", lambda: np.zeros(0))
+        return _OpenedVolume(shape, np.eye(4), "lps", lambda: np.zeros(0))
     affine = np.eye(4)
     directions = np.asarray(reader.GetDirection()).reshape(axes, axes)[:3, :3]  # a column for each of x, y, z
     affine[:3, :3] = directions * np.asarray(reader.GetSpacing()[:3])
     affine[:3, 3] = reader.GetOrigin()[:3]
     says_place = _suffix(file) not in (".nrrd", ".nhdr") or reader.HasMetaDataKey("NRRD_space")
-    return _Opened(
+    return _OpenedVolume(
         shape,
         affine,
         "lps",
@@ -381,12 +381,12 @@ def _voxels_beside(header: str) -> list[str]:
     return [os.path.join(os.path.dirname(header), name)] if alone else []
 
 
-def _open_folder(folder: str) -> _Opened:
+def _open_folder(folder: str) -> _OpenedVolume:
     series = dicom.open_series(folder, library("SimpleITK", folder))
-    return _Opened(series.shape, series.affine, "lps", series.load)
+    return _OpenedVolume(series.shape, series.affine, "lps", series.load)
 
 
-_READERS: dict[str, Callable[[str], _Opened]] = {
+_READERS: dict[str, Callable[[str], _OpenedVolume]] = {
     ".nii.gz": _open_nifti,
     ".nii": _open_nifti,
     ".npy": _open_npy,
@@ -399,7 +399,7 @@ _READERS: dict[str, Callable[[str], _Opened]] = {
 SUFFIXES = tuple(_READERS)  # of files that are volumes
 
 
-def common_spacing(headers: dict[str, Header], wanted: Sequence[float] | None) -> np.ndarray:
+def common_spacing(headers: dict[str, VolumeHeader], wanted: Sequence[float] | None) -> np.ndarray:
     """Millimetres (depth, height, width) at which volumes are read: ``wanted``, or else the spacing that all have.
 
     Raises:

@@ -5,18 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..tasks.dataset import Samples
+from ..tasks.dataset import TransformedDataset
 from ..tasks.sample_checks import BadSample
 from .dataset import VolumeDataset
 from .geometry import gaussian, rotation
-from .intensities import Intensities
-from .settings import Volumes
-from .store import Decoded
+from .intensities import IntensityConfig
+from .settings import VolumeSection
+from .store import DecodedVolume
 
 _NEAR_LANDMARK = 0.5  # share of the crops that are drawn around a landmark
 
 
-class Augmentation(NamedTuple):
+class AugmentationConfig(NamedTuple):
     """How training crops vary; see the keys VOLUMES.* of the same names."""
 
     flip: float = 0.0
@@ -29,7 +29,7 @@ class Augmentation(NamedTuple):
     low_resolution: float = 0.0
 
     @classmethod
-    def of(cls, volumes: Volumes) -> "Augmentation":
+    def of(cls, volumes: VolumeSection) -> "AugmentationConfig":
         """That of a configuration's VOLUMES; a task without FLIP has none."""
         return cls(*(volumes.get(name.upper(), 0.0) for name in cls._fields))
 
@@ -39,13 +39,13 @@ class Augmentation(NamedTuple):
         return bool(self.rotation_degrees or self.scale)
 
 
-NOT_VARIED = Augmentation()
+NOT_VARIED = AugmentationConfig()
 
 
-class Map(NamedTuple):
+class CropMap(NamedTuple):
     """Affine map of crop voxels to volume voxels: ``centre + matrix @ (voxel - (size - 1) / 2)``; order z, y, x."""
 
-    centre: np.ndarray  # (3,)
+    center: np.ndarray  # (3,)
     matrix: np.ndarray  # (3, 3)
     size: tuple[int, int, int]
     is_flipped: bool
@@ -53,7 +53,7 @@ class Map(NamedTuple):
     @property
     def start(self) -> np.ndarray:
         """Where the crop's first voxel is in the volume."""
-        return self.centre - self.matrix @ ((np.array(self.size) - 1) / 2)
+        return self.center - self.matrix @ ((np.array(self.size) - 1) / 2)
 
     @property
     def is_on_grid(self) -> bool:
@@ -63,10 +63,10 @@ class Map(NamedTuple):
 
     def to_crop(self, points: np.ndarray) -> np.ndarray:
         """Crop positions (..., 3) of volume positions."""
-        return (points - self.centre) @ np.linalg.inv(self.matrix).T + (np.array(self.size) - 1) / 2
+        return (points - self.center) @ np.linalg.inv(self.matrix).T + (np.array(self.size) - 1) / 2
 
 
-class VolumeSamples(Samples):
+class VolumeSamples(TransformedDataset):
     """The samples that a loader process reads.
 
     Args:
@@ -81,22 +81,22 @@ class VolumeSamples(Samples):
         self,
         dataset: VolumeDataset,
         crop_size: Sequence[int] | None,
-        augmentation: Augmentation,
+        augmentation: AugmentationConfig,
         mirrored: Sequence[int],
-        intensities: Intensities | Sequence[float] | None,
+        intensities: IntensityConfig | Sequence[float] | None,
         notices: Sequence[str] = (),
     ) -> None:
         self.dataset = dataset
         self.crop_size = None if crop_size is None else tuple(int(length) for length in crop_size)
         self.augmentation = augmentation
         self.mirrored = list(mirrored)
-        given = isinstance(intensities, Intensities)
-        self.intensities = intensities if given else Intensities(window=intensities)
+        given = isinstance(intensities, IntensityConfig)
+        self.intensities = intensities if given else IntensityConfig(window=intensities)
         self.notices = notices
 
     @property
-    def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.labelled
+    def labeled(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.labeled
 
     @property
     def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # likewise
@@ -126,38 +126,38 @@ class VolumeSamples(Samples):
             points = points[self.mirrored]
         return {"volume": vary(volume, self.augmentation, generator)[None], "points": points.astype(np.float32)}
 
-    def _draw_map(self, decoded: Decoded, points: np.ndarray, generator: np.random.Generator) -> Map:
+    def _draw_map(self, decoded: DecodedVolume, points: np.ndarray, generator: np.random.Generator) -> CropMap:
         wanted = self.augmentation
         matrix = draw_matrix(wanted, decoded.geometry.spacing, generator)
         is_flipped = bool(generator.random() < wanted.flip)
         if is_flipped:
             matrix[:, 2] *= -1.0
-        centre = self._draw_centre(decoded.array.shape, points, generator)
+        center = self._draw_center(decoded.array.shape, points, generator)
         if not wanted.turns:
-            centre = on_grid(centre, self.crop_size)
-        return Map(centre, matrix, self.crop_size, is_flipped)
+            center = on_grid(center, self.crop_size)
+        return CropMap(center, matrix, self.crop_size, is_flipped)
 
-    def _draw_centre(self, shape: Sequence[int], points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def _draw_center(self, shape: Sequence[int], points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Far enough inside the volume that the crop does not stick out, if the volume is large enough."""
         size = np.array(self.crop_size)
-        low, high = centre_range(shape, size)
-        centre = generator.uniform(low, np.maximum(high, low))
+        low, high = center_range(shape, size)
+        center = generator.uniform(low, np.maximum(high, low))
         present = np.flatnonzero(np.isfinite(points).all(axis=1))
         near, choice = generator.random(), generator.random()
         offset = generator.uniform(-0.3, 0.3, 3) * size
         if near < _NEAR_LANDMARK and len(present):
-            centre = points[present[int(choice * len(present))]] + offset
-        return np.clip(centre, low, high)
+            center = points[present[int(choice * len(present))]] + offset
+        return np.clip(center, low, high)
 
 
-def draw_matrix(wanted: Augmentation, spacing: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def draw_matrix(wanted: AugmentationConfig, spacing: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """A rotation and a scale in millimetres as a matrix of voxels, float64 (3, 3); order z, y, x."""
     angles = np.deg2rad(generator.uniform(-1, 1, 3) * wanted.rotation_degrees)
     scale = 1.0 + generator.uniform(-1, 1) * wanted.scale
     return rotation(angles) * scale * spacing / spacing[:, None]
 
 
-def centre_range(shape: Sequence[int], size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def center_range(shape: Sequence[int], size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Least and largest centre with which a crop does not stick out, if the volume is large enough; else the volume's
     middle is between them."""
     low, high = (size - 1) / 2, np.array(shape) - 1 - (size - 1) / 2
@@ -165,13 +165,13 @@ def centre_range(shape: Sequence[int], size: np.ndarray) -> tuple[np.ndarray, np
     return np.minimum(low, middle), np.maximum(high, middle)
 
 
-def on_grid(centre: np.ndarray, size: Sequence[int]) -> np.ndarray:
+def on_grid(center: np.ndarray, size: Sequence[int]) -> np.ndarray:
     """The centre moved so that a crop's voxels are the volume's, and nothing is interpolated."""
     half = (np.array(size) - 1) / 2
-    return np.floor(centre) + (half - np.floor(half))
+    return np.floor(center) + (half - np.floor(half))
 
 
-def vary(volume: np.ndarray, wanted: Augmentation, generator: np.random.Generator) -> np.ndarray:
+def vary(volume: np.ndarray, wanted: AugmentationConfig, generator: np.random.Generator) -> np.ndarray:
     """float32 of the same shape: intensities changed at random. Ranges of blur, resolution and gamma are those of F.
     Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 4: deviations of 0.5 to 1 voxel, half the
     resolution at least, exponents of 0.7 to 1.5, a quarter of them of the inverted intensities."""
@@ -191,7 +191,7 @@ def vary(volume: np.ndarray, wanted: Augmentation, generator: np.random.Generato
     return volume.astype(np.float32)
 
 
-def cut(array: np.ndarray, crop: Map, outside: float) -> np.ndarray:
+def cut(array: np.ndarray, crop: CropMap, outside: float) -> np.ndarray:
     """float32 intensities at the voxels of a crop, interpolated linearly where they are between voxels.
 
     Args:
@@ -204,7 +204,7 @@ def cut(array: np.ndarray, crop: Map, outside: float) -> np.ndarray:
     return _interpolate(array, start, crop, outside)
 
 
-def cut_labels(array: np.ndarray, crop: Map) -> np.ndarray:
+def cut_labels(array: np.ndarray, crop: CropMap) -> np.ndarray:
     """The labels of a crop's voxels, each that of the nearest voxel of ``array``, of its dtype; 0 outside of it."""
     if crop.is_on_grid:
         found = _slice(array, crop.start.astype(int), np.diag(crop.matrix).astype(int), crop.size, 0)
@@ -236,7 +236,7 @@ def _slice(
     return result
 
 
-def _interpolate(array: np.ndarray, start: np.ndarray, crop: Map, outside: float) -> np.ndarray:
+def _interpolate(array: np.ndarray, start: np.ndarray, crop: CropMap, outside: float) -> np.ndarray:
     steps = [np.arange(length, dtype=np.float32) for length in crop.size]
     corners = np.array(np.meshgrid(*[(0, length - 1) for length in crop.size], indexing="ij")).reshape(3, -1)
     reached = start[:, None] + crop.matrix @ corners

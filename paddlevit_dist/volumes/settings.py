@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ..settings.every_run import RunSettings
-from ..settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, ConfigView, Table, Unused
+from ..settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, ConfigView, IgnoredKeys, KeyTable
 from ..settings.section import Pair, Section, Triple, key, rows
 
 MAX_VOXELS = 1 << 30  # 1,024 along each axis
 
 
-class Volumes(Section):
+class VolumeSection(Section):
     CROP_SIZE: Triple[int] = key(
         [48, 48, 48], "voxels (depth, height, width) of a training crop and of a window of the evaluation", AT_LEAST_1
     )
@@ -65,10 +65,10 @@ class Volumes(Section):
 
 
 class VolumeSettings(RunSettings):
-    VOLUMES: Volumes
+    VOLUMES: VolumeSection
 
 
-class LandmarkVolumes(Volumes):
+class LandmarkVolumes(VolumeSection):
     LANDMARKS: list[str] | None = key(
         None, "names of the landmarks, in the order of the model's outputs; None: all that the files name, sorted"
     )
@@ -99,14 +99,14 @@ class LandmarkSettings(VolumeSettings):
     VOLUMES: LandmarkVolumes
 
 
-def _find_unused(given: ConfigView[LandmarkSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[LandmarkSettings]) -> Iterator[IgnoredKeys]:
     volumes = given.values.VOLUMES
     if volumes.HEATMAP == "radius":
-        yield Unused(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it is for gaussian, and {}")
+        yield IgnoredKeys(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it is for gaussian, and {}")
     else:
-        yield Unused(("VOLUMES.RADIUS",), "VOLUMES.HEATMAP", "it is for radius, and {}")
+        yield IgnoredKeys(("VOLUMES.RADIUS",), "VOLUMES.HEATMAP", "it is for radius, and {}")
     if volumes.LOSS == "focal":
-        yield Unused(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it is for mse, and {}")
+        yield IgnoredKeys(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it is for mse, and {}")
 
 
 _TRAINING = "ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE GAMMA BLUR LOW_RESOLUTION"
@@ -117,20 +117,20 @@ def _split_names(words: str) -> tuple[str, ...]:
     return tuple(f"VOLUMES.{word}" for word in words.split())
 
 
-def _find_unused_of_all(given: ConfigView[VolumeSettings]) -> Iterator[Unused]:
+def _find_unused_of_all(given: ConfigView[VolumeSettings]) -> Iterator[IgnoredKeys]:
     if "ct" not in given.values.VOLUMES.NORMALISE:
-        yield Unused(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALISE", "it is for ct, and {}")
+        yield IgnoredKeys(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALISE", "it is for ct, and {}")
 
 
-VOLUMES = Table(
+VOLUMES = KeyTable(
     rows(VolumeSettings),
     training=_split_names(_TRAINING),
     effects={"network": _split_names(_NETWORK), "neutral": ("VOLUMES.MAX_VOXELS",)},
-    unused=_find_unused_of_all,
+    find_ignored=_find_unused_of_all,
 )
-LANDMARKS = Table(
+LANDMARKS = KeyTable(
     rows(LandmarkSettings),
     training=_split_names("FLIP MIRROR_PAIRS PEAK_WEIGHT"),
     effects={"training": ("VOLUMES.SIGMA_MM", "VOLUMES.LOSS")},
-    unused=_find_unused,
+    find_ignored=_find_unused,
 )

@@ -37,7 +37,7 @@ class LandmarkRow(NamedTuple):
     space: str | None
 
 
-class Point(NamedTuple):
+class LandmarkPoint(NamedTuple):
     """A landmark to write: ``position`` x, y, z as text, in the file's coordinate system."""
 
     name: str
@@ -116,7 +116,7 @@ def _space(where: str, value: Any) -> str:
     return space
 
 
-def fcsv_text(points: Sequence[Point], convention: str) -> str:
+def fcsv_text(points: Sequence[LandmarkPoint], convention: str) -> str:
     """Content of an .fcsv file, in millimetres of a convention ("ras" or "lps")."""
     text = io.StringIO(newline="")
     header = ["# Markups fiducial file version = 4.13", f"# CoordinateSystem = {convention.upper()}"]
@@ -127,7 +127,7 @@ def fcsv_text(points: Sequence[Point], convention: str) -> str:
     return text.getvalue()
 
 
-def markups_text(points: Sequence[Point], convention: str) -> str:
+def markups_text(points: Sequence[LandmarkPoint], convention: str) -> str:
     """Content of a .mrk.json file, in millimetres of a convention ("ras" or "lps")."""
     controls = [
         {

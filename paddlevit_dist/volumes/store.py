@@ -11,9 +11,9 @@ import numpy as np
 
 from ..data.checked_files import DamagedCacheError, checked_file, read_checked, verify, write_array
 from ..runtime.errors import UserError
-from .geometry import Geometry, canonical, check_voxels, resample, resampled_shape
-from .nonzero import BOX, MASK, VOLUME, box_of, nonzero_mask
-from .reading import parts_of, read_header, read_volume
+from .geometry import VolumeGeometry, canonical, check_voxels, resample, resampled_shape
+from .nonzero import BOX, MASK, VOLUME, compute_box, nonzero_mask
+from .reading import list_parts, read_header, read_volume
 from .settings import MAX_VOXELS
 
 _VERSION = 6  # of what is kept of a volume
@@ -22,7 +22,7 @@ _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles
 
 
-class Decoded(NamedTuple):
+class DecodedVolume(NamedTuple):
     """A volume ready for use.
 
     Attributes:
@@ -34,7 +34,7 @@ class Decoded(NamedTuple):
     """
 
     array: np.ndarray
-    geometry: Geometry
+    geometry: VolumeGeometry
     window: tuple[float, float]
     moments: tuple[float, float] = (0.0, 1.0)
 
@@ -58,7 +58,7 @@ class DecodedStore:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_verified": set()}
 
-    def get(self, file: str, within: str = VOLUME, channels: Sequence[str] = ()) -> Decoded:
+    def get(self, file: str, within: str = VOLUME, channels: Sequence[str] = ()) -> DecodedVolume:
         """The volume of a file, decoded now if it is new or has changed, or if its decoded copy is damaged, at whose
         checksum each process looks once.
 
@@ -71,7 +71,9 @@ class DecodedStore:
         stored, voxels = self._read_kept(file, *(() if is_alone else (within, *channels)))
         low, high = stored["window"]
         mean, deviation = stored["moments"]
-        return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high), (mean, deviation))
+        return DecodedVolume(
+            voxels, VolumeGeometry(voxels.shape, np.array(stored["affine"])), (low, high), (mean, deviation)
+        )
 
     def _read_kept(self, file: str, *within: str) -> tuple[dict[str, Any], np.ndarray]:
         """Read what is known of a decoded volume, and its voxels."""
@@ -86,7 +88,7 @@ class DecodedStore:
             raise UserError(f"the decoded copy of {file} in {self.folder} was damaged: start the run again") from error
 
     def _key(self, file: str, *within: str) -> str:
-        parts = [(part, os.stat(part)) for one in (file, *within[1:]) for part in parts_of(one)]
+        parts = [(part, os.stat(part)) for one in (file, *within[1:]) for part in list_parts(one)]
         states = [(os.path.basename(part), state.st_size, state.st_mtime_ns) for part, state in parts]
         facts = [_VERSION, os.path.abspath(file), states, self.spacing, *self._meaning, *within[:1]]
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
@@ -107,7 +109,7 @@ class DecodedStore:
 
 def read_decoded(
     file: str, spacing_mm: Sequence[float] | None, max_voxels: int, within: str = VOLUME, channels: Sequence[str] = ()
-) -> Decoded:
+) -> DecodedVolume:
     """A volume without a store; arguments and errors as of ``read_upright``.
 
     Args:
@@ -120,12 +122,14 @@ def read_decoded(
     own = None
     if within != VOLUME:
         mask = nonzero_mask([read_stored(channel, max_voxels, first=first)[0] for channel in channels])
-        own = moments(voxels[box_of(mask)] if within == BOX else voxels[mask][None])
+        own = moments(voxels[compute_box(mask)] if within == BOX else voxels[mask][None])
     if own is not None and within == MASK:
         normal = (voxels.astype(np.float32) - np.float32(own[0])) / np.float32(own[1])
         voxels, own = np.where(mask, normal, np.float32(0)), (0.0, 1.0)
     voxels, affine = at_spacing(file, voxels, affine, spacing_mm, max_voxels, are_labels=False)
-    return Decoded(voxels, Geometry(voxels.shape, affine), percentile_window(voxels), own or moments(voxels))
+    return DecodedVolume(
+        voxels, VolumeGeometry(voxels.shape, affine), percentile_window(voxels), own or moments(voxels)
+    )
 
 
 def read_upright(

@@ -19,7 +19,7 @@ Activation = Callable[[paddle.Tensor], paddle.Tensor]
 _ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "leaky_relu": F.leaky_relu}  # the slope below 0 is 0.01
 
 
-class Block(nn.Layer):
+class UNetBlock(nn.Layer):
     """Two 3 x 3 x 3 convolutions with normalisation and a residual shortcut."""
 
     def __init__(self, channels: int, norm: str, activation: str) -> None:
@@ -35,12 +35,12 @@ class Block(nn.Layer):
         return self.activation(x + self.norm2(self.conv2(inner)))
 
 
-class Level(nn.Layer):
+class UNetLevel(nn.Layer):
     """The blocks of one resolution."""
 
     def __init__(self, channels: int, blocks: int, norm: str, activation: str) -> None:
         super().__init__()
-        self.blocks = nn.LayerList([Block(channels, norm, activation) for _ in range(blocks)])
+        self.blocks = nn.LayerList([UNetBlock(channels, norm, activation) for _ in range(blocks)])
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         for block in self.blocks:
@@ -48,7 +48,7 @@ class Level(nn.Layer):
         return x
 
 
-class Change(nn.Layer):
+class ResolutionChange(nn.Layer):
     """A convolution with normalisation that halves (stride 2) or keeps the resolution."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, norm: str) -> None:
@@ -100,11 +100,11 @@ class UNet3D(Model):
         self.in_channels, self.width, self.depth, self.supervised = in_channels, width, depth, supervised
         self.activation = _ACTIVATIONS[activation]
         widths = [width * 2**level for level in range(depth + 1)]
-        self.stem = Change(in_channels, width, 3, 1, norm)
-        self.encoder = nn.LayerList([Level(channels, blocks, norm, activation) for channels in widths])
-        self.down = nn.LayerList([Change(a, b, 2, 2, norm) for a, b in zip(widths, widths[1:])])
-        self.up = nn.LayerList([Change(b, a, 1, 1, norm) for a, b in zip(widths, widths[1:])])
-        self.decoder = nn.LayerList([Level(channels, blocks, norm, activation) for channels in widths[:-1]])
+        self.stem = ResolutionChange(in_channels, width, 3, 1, norm)
+        self.encoder = nn.LayerList([UNetLevel(channels, blocks, norm, activation) for channels in widths])
+        self.down = nn.LayerList([ResolutionChange(a, b, 2, 2, norm) for a, b in zip(widths, widths[1:])])
+        self.up = nn.LayerList([ResolutionChange(b, a, 1, 1, norm) for a, b in zip(widths, widths[1:])])
+        self.decoder = nn.LayerList([UNetLevel(channels, blocks, norm, activation) for channels in widths[:-1]])
         self.reset_classifier(num_classes)
 
     def reset_classifier(self, num_classes: int) -> None:

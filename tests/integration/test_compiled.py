@@ -40,7 +40,7 @@ read = {split: task.build_dataset(split, None) for split in ("train", "val")}
 task.build_model()
 before = compiled_for()
 for samples in read.values():
-    task.collate([samples.sample_of(one, np.random.default_rng(0)) for one in (scene, small)])
+    task.collate([samples.build_sample(one, np.random.default_rng(0)) for one in (scene, small)])
 """
 TASKS = {
     "semantic": ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "POINTS.AUGMENT.ELASTIC", "1"],

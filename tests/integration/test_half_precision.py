@@ -91,7 +91,7 @@ def test_a_vit_with_fused_attention_computes_the_same_at_both_levels(seen):
 
 
 @pytest.mark.parametrize("level", ["O1", "O2"])
-def test_images_are_normalised_in_float32_and_losses_are_float32(seen, level):
+def test_images_are_normalized_in_float32_and_losses_are_float32(seen, level):
     for network in ("vit", "swin", "convnext", "resnet", "frozen", "pvt"):
         images, logits = seen[level][network]["results"]
         assert (images, logits) == ("float32", "float16")

@@ -200,7 +200,7 @@ def test_what_may_run_on_a_gpu_reads_no_clock_while_the_device_works(monkeypatch
         works[0] = True
         return call(self, *arguments, **options)
 
-    def synchronised() -> None:
+    def synchronized() -> None:
         waits.append(works[0])
         works[0] = False
 
@@ -212,7 +212,7 @@ def test_what_may_run_on_a_gpu_reads_no_clock_while_the_device_works(monkeypatch
 
     run: Callable[..., Any] = ON_GPUS[name]
     monkeypatch.setattr(paddle.nn.Layer, "__call__", called)
-    monkeypatch.setattr(clock, "synchronise", synchronised)
+    monkeypatch.setattr(clock, "synchronize", synchronized)
     monkeypatch.setattr(time, "perf_counter", looked)
     run(monkeypatch, tmp_path)
     assert early == [] and any(waits)

@@ -4,11 +4,11 @@ import numpy as np
 from PIL import Image
 
 from paddlevit_dist import settings
-from paddlevit_dist.data.loader import Loader, sample_generator
+from paddlevit_dist.data.loader import DeviceLoader, sample_generator
 from paddlevit_dist.data.sampler import TrainingSampler
-from paddlevit_dist.images.classification.task import Classification, ImageSamples
+from paddlevit_dist.images.classification.task import Classification, ClassificationSamples
 from paddlevit_dist.images.transforms.crops import TrainingTransform
-from paddlevit_dist.images.transforms.on_device import BOXES, COLOURS, ROWS
+from paddlevit_dist.images.transforms.on_device import BOXES, COLORS, ROWS
 from paddlevit_dist.images.transforms.policies import build_augmentation
 
 EVERYTHING = (
@@ -37,13 +37,13 @@ class Images:
         return f"image {index}"
 
 
-def task_of(*words) -> Classification:
+def make_task(*words) -> Classification:
     return Classification(settings.load([*TINY, *words]).values)
 
 
-def samples_of(task) -> ImageSamples:
+def make_samples(task) -> ClassificationSamples:
     augment = build_augmentation(task.config.TRAIN, task.config.DATA.IMAGENET_MEAN)
-    return ImageSamples(Images(), TrainingTransform(16, augment=augment), task.erasing)
+    return ClassificationSamples(Images(), TrainingTransform(16, augment=augment), task.erasing)
 
 
 def loaded_by(calls, batch_size):
@@ -53,33 +53,33 @@ def loaded_by(calls, batch_size):
 
 def loaded(num_workers, world_size, batch_size):
     """What loaders hand over for each sample of two epochs, over all ranks."""
-    task = task_of(*EVERYTHING)
+    task = make_task(*EVERYTHING)
     found = []
     for rank in range(world_size):
-        sampler = sampler_of(rank, world_size, batch_size)
-        loader = Loader(samples_of(task), sampler, task.collate, num_workers=num_workers, seed=4)
+        sampler = make_sampler(rank, world_size, batch_size)
+        loader = DeviceLoader(make_samples(task), sampler, task.collate, num_workers=num_workers, seed=4)
         for number, batch in enumerate(loader.epochs(1, 2)):
             arrays = {name: tensor.numpy() for name, tensor in batch.items()}
-            assert set(arrays) == {"images", "labels", ROWS, BOXES, COLOURS} and arrays["images"].dtype == np.uint8
+            assert set(arrays) == {"images", "labels", ROWS, BOXES, COLORS} and arrays["images"].dtype == np.uint8
             erased = {row: k for k, row in enumerate(arrays[ROWS].tolist()) if arrays[BOXES][k].any()}
             for row in range(batch_size):
                 sample = [number, arrays["images"][row].tobytes(), int(arrays["labels"][row])]
                 if row in erased:
-                    sample += [arrays[name][erased[row]].tobytes() for name in (BOXES, COLOURS)]
+                    sample += [arrays[name][erased[row]].tobytes() for name in (BOXES, COLORS)]
                 found.append(tuple(sample))
     return sorted(found)
 
 
-def sampler_of(rank, world_size, batch_size):
+def make_sampler(rank, world_size, batch_size):
     return TrainingSampler(Images(), batch_size, rank=rank, world_size=world_size, seed=4, repeats=3)
 
 
 def drawn(world_size, batch_size):
     """The same without any loader: each sample from a generator of the seed and its key."""
-    samples = samples_of(task_of(*EVERYTHING))
+    samples = make_samples(make_task(*EVERYTHING))
     found = []
     for rank in range(world_size):
-        sampler, number = sampler_of(rank, world_size, batch_size), 0
+        sampler, number = make_sampler(rank, world_size, batch_size), 0
         for epoch in (1, 2):
             sampler.set_position(epoch, 0)
             for keys in sampler:
@@ -87,7 +87,7 @@ def drawn(world_size, batch_size):
                     image, label, erased = samples.sample(key.index, sample_generator(4, key))
                     sample = [number, image.tobytes(), label]
                     if erased[BOXES].any():
-                        sample += [erased[name].tobytes() for name in (BOXES, COLOURS)]
+                        sample += [erased[name].tobytes() for name in (BOXES, COLORS)]
                     found.append(tuple(sample))
                 number += 1
     return sorted(found)

@@ -15,8 +15,8 @@ from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_scene
-from paddlevit_dist.points.data.scenes import Scenes
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks
+from paddlevit_dist.points.data.scenes import PreparedScenes
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset
 from support.cifar_writer import write_cifar10
 from support.volume_files import voxels, write_landmarks, write_volume
 
@@ -90,8 +90,8 @@ KINDS = {
     "tar": (write_tar, TarImages, served_images),
     "cifar10": (write_cifar10, Cifar10, served_images),
     "mnist": (write_mnist, Mnist, served_images),
-    "scenes": (write_scenes, Scenes, served_scenes),
-    "volumes": (write_volumes, Landmarks, served_volumes),
+    "scenes": (write_scenes, PreparedScenes, served_scenes),
+    "volumes": (write_volumes, LandmarkDataset, served_volumes),
 }
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from paddlevit_dist.images.detection.evaluation import matching
-from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, MatchTable, accumulate
-from paddlevit_dist.images.run_lengths import text_of
+from paddlevit_dist.images.detection.evaluation.accumulation import AccumulatedResults, MatchTable, accumulate
+from paddlevit_dist.images.run_lengths import compress_runs
 
 
 def evaluated(dataset: dict, results: list[dict], kind: str = "bbox", **params: Any) -> Any:
@@ -33,7 +33,7 @@ def evaluated(dataset: dict, results: list[dict], kind: str = "bbox", **params: 
     return evaluation
 
 
-def table_of(
+def make_table(
     dataset: dict,
     results: list[dict],
     image_ids: Sequence[int] | None = None,
@@ -66,26 +66,26 @@ def table_of(
             shapes = np.array([r["bbox"] for r in found], float).reshape(-1, 4)
         else:
             height, width = sizes[image_id]
-            true_masks = [text_of(a["segmentation"], height, width) for a in own]
-            masks = [text_of(r["segmentation"], height, width) for r in found]
-            shapes = matching.Masks(masks, true_masks, height)
-        own = matching.Candidates(shapes, scores, labels)
+            true_masks = [compress_runs(a["segmentation"], height, width) for a in own]
+            masks = [compress_runs(r["segmentation"], height, width) for r in found]
+            shapes = matching.ImageMasks(masks, true_masks, height)
+        own = matching.CandidateDetections(shapes, scores, labels)
         tables.append(matching.match_found(image_id, truth, own, number, max_detections))
     return MatchTable.joined(tables), category_ids
 
 
-def accumulated(dataset: dict, results: list[dict], **options: Any) -> Accumulated:
-    table, _ = table_of(dataset, results, **options)
+def accumulated(dataset: dict, results: list[dict], **options: Any) -> AccumulatedResults:
+    table, _ = make_table(dataset, results, **options)
     return accumulate(table, options.get("max_detections", (1, 10, 100)))
 
 
 def rows_of_results(dataset: dict, results: list[dict], kind: str) -> np.ndarray:
-    """Row of each result in ``table_of``, -1 for those that do not count; told apart by a score of their own."""
+    """Row of each result in ``make_table``, -1 for those that do not count; told apart by a score of their own."""
     marked = [dict(result, score=result["score"]) for result in results]
     order = sorted(range(len(marked)), key=lambda i: -marked[i]["score"])  # stable
     for rank, position in enumerate(order):
         marked[position]["score"] = float(len(marked) - rank)
-    table, _ = table_of(dataset, marked, kind=kind)
+    table, _ = make_table(dataset, marked, kind=kind)
     row_of = {score: row for row, score in enumerate(table.scores.tolist())}
     return np.array([row_of.get(result["score"], -1) for result in marked])
 

@@ -6,20 +6,20 @@ import pytest
 
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.distributed import broadcast_object, is_main, rank, reduce_dict, world_size
-from paddlevit_dist.engine.confidence import Confidence, EvaluatedSamples, intervals_of
-from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
+from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
-from paddlevit_dist.tasks.sample_groups import Groups
+from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 from support.instance_scenes import NAMES, scene
 
 SAMPLES, BATCH = 11, 2
-CONFIDENCE = Confidence(95, 100)
-GROUPS = Groups("video", np.array(list("aabbbcadcdd")), "a file")
+CONFIDENCE = IntervalConfig(95, 100)
+GROUPS = SampleGroups("video", np.array(list("aabbbcadcdd")), "a file")
 
 
 def add_images(metrics: ClassificationMetrics, indices: list) -> None:
@@ -35,7 +35,7 @@ def add_boxes(metrics: DetectionMetrics, indices: list) -> None:
         boxes = np.concatenate([corners, generator.uniform(20, 60, (4, 2))], axis=1)
         truth = BoxGroundTruth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
         moved = np.concatenate([corners, corners + boxes[:, 2:]], axis=1) + generator.normal(0, 3, (4, 4))
-        found = Detections(moved.astype(np.float32), generator.random(4).astype(np.float32), np.arange(4) % 2)
+        found = DetectedObjects(moved.astype(np.float32), generator.random(4).astype(np.float32), np.arange(4) % 2)
         metrics.update(1000 - index, truth, found)
 
 
@@ -69,7 +69,7 @@ KINDS = {
 }
 
 
-def plain(table: EvaluatedSamples) -> list:
+def plain(table: PerSampleResults) -> list:
     kept, columns = table.kept(), table.metrics.columns(table.columns)
     rows = {name: [str(value) for value in column] for name, column in columns.items()}
     arrays = {name: str(array.tolist()) for name, array in kept.arrays.items()}  # as text not a number is itself
@@ -86,8 +86,8 @@ def evaluate_share() -> dict:
             add(metrics, [key.index for key in keys])
         values = metrics.compute(reduce_dict(metrics.state, average=False))
         kept: list = []
-        found[kind] = intervals_of(metrics, sampler.indices(), CONFIDENCE, kept.append)
-        found[f"{kind} in groups"] = intervals_of(metrics, sampler.indices(), CONFIDENCE, None, GROUPS)
+        found[kind] = compute_intervals(metrics, sampler.indices(), CONFIDENCE, kept.append)
+        found[f"{kind} in groups"] = compute_intervals(metrics, sampler.indices(), CONFIDENCE, None, GROUPS)
         found[f"what is kept of {kind}"] = broadcast_object(plain(*kept) if is_main() else None)
         for name, interval in found[kind].items():
             assert name not in values or values[name] == pytest.approx(interval.value), name

@@ -10,16 +10,16 @@ from paddlevit_dist.data.loader import sample_generator
 from paddlevit_dist.data.sampler import SampleKey
 from paddlevit_dist.debug.first_layer import FirstLayer
 from paddlevit_dist.distributed import rank, world_size
-from paddlevit_dist.engine.precision import Precision
+from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.steps import COUNTS
 from paddlevit_dist.images.detection.data.samples import DetectionSample
-from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
 from paddlevit_dist.models import create_model
-from paddlevit_dist.tasks.task import Step, Task, make_task
+from paddlevit_dist.tasks.task import StepPosition, Task, make_task
 
 from . import mask_rcnn_batches, small_detections
 from . import rtdetr_batches as batches
@@ -51,17 +51,17 @@ class Losses(Task):
         options = {"bins": batches.BINS} if kind == "D-FINE" else {}
         sizes = (batches.CLASSES, batches.QUERIES, batches.LAYERS)
         self.criterion = CRITERIA[kind](*sizes, noise=batches.NOISE, **options)
-        self.count_names, self.exchanges_in_step = self.criterion.count_names, self.criterion.communicates
+        self.count_names, self.communicates_in_step = self.criterion.count_names, self.criterion.communicates
         super().__init__(None)
 
     def train_step(self, model, batch, step):
         return self.criterion.terms(model(batch["outputs"]), batch["targets"])
 
 
-def share_of(kind: str, objects: Objects) -> tuple:
+def make_share(kind: str, objects: Objects) -> tuple:
     """A task, a model and this rank's share of the images."""
-    task, batch = Losses(kind), batches.batch_of(objects)
-    arrays = batches.arrays_of(batch["denoising_labels"].shape[1], images=IMAGES)
+    task, batch = Losses(kind), batches.make_batch(objects)
+    arrays = batches.make_arrays(batch["denoising_labels"].shape[1], images=IMAGES)
     if kind == "RT-DETR":
         arrays = {name: array for name, array in arrays.items() if name.endswith(("logits", "boxes"))}
         arrays = {name: array for name, array in arrays.items() if "first" not in name}
@@ -69,32 +69,33 @@ def share_of(kind: str, objects: Objects) -> tuple:
     share = IMAGES // world_size()
     rows = slice(rank() * share, (rank() + 1) * share)
     outputs = {
-        name: paddle.to_tensor(array[batches.index_of(rows, name)].astype("float32")) for name, array in arrays.items()
+        name: paddle.to_tensor(array[batches.make_index(rows, name)].astype("float32"))
+        for name, array in arrays.items()
     }
     counts = task.criterion.counts({"labels": batch["labels"][rows]})
     counts = paddle.to_tensor(np.array([counts[name] for name in task.count_names], np.float64))
-    return task, model, {"outputs": outputs, "targets": batches.targets_of(batch, rows), COUNTS: counts}
+    return task, model, {"outputs": outputs, "targets": batches.make_targets(batch, rows), COUNTS: counts}
 
 
 def update_by_losses(kind: str, objects: Objects) -> dict:
     """RT-DETR's and D-FINE's losses, of outputs that are given."""
-    task, model, given = share_of(kind, objects)
+    task, model, given = make_share(kind, objects)
     return changes_of_an_update(task, model, [given], IMAGES)
 
 
 def told_of_a_rank(broken: int) -> list:
     """What is told of an update in which one rank's objects are not finite."""
-    task, model, given = share_of("D-FINE", OBJECTS)
+    task, model, given = make_share("D-FINE", OBJECTS)
     given.pop(COUNTS)
     if rank() == broken:
         given["targets"] = given["targets"]._replace(boxes=given["targets"].boxes * np.nan)
-    run = SimpleNamespace(task=task, model=model, precision=Precision(False))
+    run = SimpleNamespace(task=task, model=model, precision=TrainingPrecision(False))
     run.config = SimpleNamespace(SEED=0, TRAIN=SimpleNamespace(ACCUM_ITER=1))
     run.datasets = {"train": SimpleNamespace(describe=str)}
     look = FirstLayer(run)
     look._keys = lambda step: [[SampleKey(1, number, 0) for number in range(IMAGES // world_size())]]
     look._is_bad_alone = lambda key, step, counts: look._pass(given, 1, step, counts) is not None
-    return look([given], Step(1, 0, 1), dict.fromkeys(task.count_names, 12))
+    return look([given], StepPosition(1, 0, 1), dict.fromkeys(task.count_names, 12))
 
 
 def sample(task, number: int) -> DetectionSample:
@@ -179,7 +180,7 @@ class OnlyLosses(Task):
         self.count_names = self.criterion.count_names
 
     def train_step(self, model, batch, step):
-        targets = Targets(batch["boxes"], batch["labels"], batch["sizes"])
+        targets = DetectionTargets(batch["boxes"], batch["labels"], batch["sizes"])
         return self.criterion.terms(model(batch["images"], batch["sizes"], targets), targets)
 
 
@@ -193,7 +194,7 @@ def drawn_images() -> dict:
     return {"images": images, "boxes": boxes, "labels": labels, "sizes": np.full((number, 2), DETR_SIDE)}
 
 
-def batch_of(part: slice, task: OnlyLosses) -> dict:
+def make_batch(part: slice, task: OnlyLosses) -> dict:
     arrays = {name: array[part] for name, array in drawn_images().items()}
     counts = task.criterion.counts(arrays)
     arrays[COUNTS] = np.array([counts[name] for name in task.count_names])
@@ -206,5 +207,5 @@ def update_of_detr(micro_batches: int) -> dict:
     model, task = create_model("detr_resnet18", 3, **SMALL_DETR), OnlyLosses()
     size = len(OBJECTS_OF_DETR) // world_size() // micro_batches
     first = rank() * micro_batches
-    batches = [batch_of(slice((first + i) * size, (first + i + 1) * size), task) for i in range(micro_batches)]
+    batches = [make_batch(slice((first + i) * size, (first + i + 1) * size), task) for i in range(micro_batches)]
     return changes_of_an_update(task, model, batches, len(OBJECTS_OF_DETR))

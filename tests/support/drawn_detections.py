@@ -4,22 +4,22 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist.images.detection.data.detection_dataset import Annotations
-from paddlevit_dist.images.detection.detections import Detections, corners_of
+from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.detections import DetectedObjects, boxes_to_corners
 
 NAMES = ["cat", "dog", "owl", "yak"]  # nothing is ever annotated as a yak
 CATEGORY_IDS = [3, 7, 8, 90]
-NOTHING_FOUND = Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))
+NOTHING_FOUND = DetectedObjects(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))
 
 
-def drawn(number: int) -> tuple[Annotations, Detections]:
+def drawn(number: int) -> tuple[ImageAnnotations, DetectedObjects]:
     """Image ``number``: every fifth has no boxes, every seventh no detections; equal scores are frequent."""
     generator = np.random.default_rng(number)
     boxes = generator.uniform(0, 60, (0 if number % 5 == 0 else generator.integers(1, 8), 4)).round(1)
     boxes[:, 2:] += 8
     labels = generator.integers(0, 3, len(boxes))
     crowd = generator.random(len(boxes)) < 0.15
-    truth = Annotations(boxes, labels, boxes[:, 2] * boxes[:, 3], crowd, 100 * number + 1 + np.arange(len(boxes)))
+    truth = ImageAnnotations(boxes, labels, boxes[:, 2] * boxes[:, 3], crowd, 100 * number + 1 + np.arange(len(boxes)))
     found = np.repeat(boxes, 3, axis=0) + generator.normal(0, 2.5, (3 * len(boxes), 4))
     found = np.concatenate([found, generator.uniform(0, 60, (3, 4))])
     found[:, 2:] = np.maximum(found[:, 2:], 1)
@@ -28,8 +28,8 @@ def drawn(number: int) -> tuple[Annotations, Detections]:
     all_labels = np.concatenate([np.repeat(labels, 3), generator.integers(0, 4, 3)])
     all_labels = np.where(wrong, generator.integers(0, 4, len(found)), all_labels)
     scores = generator.random(len(found)).round(1).astype(np.float32)
-    corners = corners_of(found).astype(np.float32)
-    return truth, Detections(corners[chosen], scores[chosen], all_labels[chosen].astype(np.int64))
+    corners = boxes_to_corners(found).astype(np.float32)
+    return truth, DetectedObjects(corners[chosen], scores[chosen], all_labels[chosen].astype(np.int64))
 
 
 def as_coco(images: int) -> dict[str, list[dict[str, Any]]]:

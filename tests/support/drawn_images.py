@@ -82,16 +82,16 @@ OLD = tuple(name for name in (*FILLED, *LINES) if name not in NEW)
 def draw(name: str, generator: np.random.Generator) -> Image.Image:
     """One image of a class, RGB, ``SIZE`` pixels wide and high."""
     side = SIZE * _FINER
-    ground, ink = _two_colours(generator)
+    ground, ink = _two_colors(generator)
     canvas = Image.new("RGB", (side, side), ground)
     pen = ImageDraw.Draw(canvas)
     angle, radius = generator.uniform(-0.6, 0.6), side * generator.uniform(0.26, 0.38)
-    centre = generator.uniform(side * 0.42, side * 0.58, size=2)
+    center = generator.uniform(side * 0.42, side * 0.58, size=2)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     turn = turn @ np.diag([1.0, generator.uniform(0.75, 1.0)])
 
     def placed(line: Line) -> list[tuple[float, float]]:
-        return [tuple(point) for point in (np.asarray(line) @ turn.T * radius + centre).tolist()]
+        return [tuple(point) for point in (np.asarray(line) @ turn.T * radius + center).tolist()]
 
     if name in FILLED:
         pen.polygon(placed(FILLED[name]), fill=ink)
@@ -103,7 +103,7 @@ def draw(name: str, generator: np.random.Generator) -> Image.Image:
     return Image.fromarray(np.clip(pixels + noise, 0, 255).astype(np.uint8))
 
 
-def _two_colours(generator: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _two_colors(generator: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """A light one, and a dark one."""
     light, dark = generator.integers(150, 236, size=3), generator.integers(20, 106, size=3)
     return tuple(light.tolist()), tuple(dark.tolist())

@@ -3,8 +3,8 @@
 import numpy as np
 
 from paddlevit_dist.intervals import (
-    Classified,
-    Rated,
+    ClassificationCounts,
+    ProportionRecompute,
     bootstrap,
     confusion_scores,
     means,
@@ -27,8 +27,10 @@ def shares_that_cover(draw, truths: dict, percent: float, sets: int) -> dict:
 
 def drawn_labels(generator):
     labels = generator.choice(4, 400, p=[0.4, 0.3, 0.2, 0.1])
-    found = Classified(labels, (generator.random(400) >= np.array([0.9, 0.8, 0.7, 0.6])[labels]).astype(int), 4)
-    return Rated(found, found.rates()), 400
+    found = ClassificationCounts(
+        labels, (generator.random(400) >= np.array([0.9, 0.8, 0.7, 0.6])[labels]).astype(int), 4
+    )
+    return ProportionRecompute(found, found.rates()), 400
 
 
 def drawn_errors(generator):

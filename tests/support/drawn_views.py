@@ -9,7 +9,7 @@ from paddlevit_dist.images.run_lengths import decode
 SHAPES = SyntheticShapes(None, "train", None, sides=(30, 90), per_image=(1, 5))
 
 
-def view_of(index, dataset=SHAPES):
+def make_view(index, dataset=SHAPES):
     image, annotations = dataset.read(index)
     masks = [decode(mask, *dataset.size(index)) for mask in annotations.masks]
     return whole_view(image, annotations.boxes, np.arange(len(masks))), masks

@@ -42,7 +42,7 @@ def evaluated(folder: Path, wrong: list[int], **keys: str) -> str:
             indices=np.arange(SAMPLES), kept=lambda: SampleTable("classes", NAMES, arrays), groups=None
         ),
         config=values,
-        task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
+        task=SimpleNamespace(best_metric=("top-1", True), preprocess_signature=dict),
         samples=SimpleNamespace(name="val {}".format),
         facts={},
     )

@@ -5,14 +5,14 @@ import paddle
 import pytest
 
 from paddlevit_dist.models import create_model, variant_options
-from paddlevit_dist.registry import MODELS, SPELLINGS, WHOLE, contents_of
+from paddlevit_dist.registry import CLASS_LABELS, MODELS, SPELLINGS, annotation_type
 
 from .foundation_parameters import PUBLISHED as OF_FOUNDATIONS
 
 NAMES = [
     name
     for name, target in MODELS.items()
-    if ".images.models." in str(target) and name not in SPELLINGS and contents_of("model", name) == WHOLE
+    if ".images.models." in str(target) and name not in SPELLINGS and annotation_type("model", name) == CLASS_LABELS
 ]
 
 ONE_OF_EACH_FAMILY = [

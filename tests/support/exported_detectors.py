@@ -10,7 +10,7 @@ from paddlevit_dist.export.command import export, load_trained, run
 from paddlevit_dist.export.pixels import of_pixels
 from paddlevit_dist.images.detection.export import difference
 
-from .rtdetr_networks import CLASSES, SIDE, network_of
+from .rtdetr_networks import CLASSES, SIDE, make_network
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 MISSING += [] if paddle.__version__ >= "3" else ["Paddle 3, which paddle2onnx needs"]
@@ -20,14 +20,14 @@ DEVIATIONS = {"detr_small": (0.229, 0.224, 0.225)}
 HOST_DECISIONS = {"NonZero", "If", "Loop", "Scan", "Unique", "Compress", "NonMaxSuppression"}
 
 
-def weights_of(name, folder):
+def make_weights(name, folder):
     """The network, and a file with its weights alone."""
-    network, file = network_of(name, "float32"), folder / "bare.pdparams"
+    network, file = make_network(name, "float32"), folder / "bare.pdparams"
     paddle.save(network.state_dict(), str(file))
     return network, str(file)
 
 
-def images_of(given, name):
+def make_images(given, name):
     """What pixels (number, height, width, 3) become for the network, in float32; others as they are."""
     if given.dtype != np.uint8:
         return given
@@ -35,11 +35,11 @@ def images_of(given, name):
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2).astype(np.float32))
 
 
-def inputs_of(number, name, side=SIDE):
+def make_inputs(number, name, side=SIDE):
     """Pixels, the images that they become, and widths and heights of the pictures they are from."""
     random = np.random.default_rng(number)
     pixels = random.integers(0, 256, (number, side, side, 3)).astype(np.uint8)
-    return pixels, images_of(pixels, name), random.integers(50, 2000, (number, 2))
+    return pixels, make_images(pixels, name), random.integers(50, 2000, (number, 2))
 
 
 def found_by(network, images, sizes):
@@ -74,21 +74,21 @@ def require_same(found, expected, sizes, atol=1e-4):
 
 def require_paddle_files(name, kind, tmp_path):
     """Bare weights become files for Paddle that find what the network finds, and an example."""
-    (network, file), expected = weights_of(name, tmp_path), {}
+    (network, file), expected = make_weights(name, tmp_path), {}
     for number in (1, 3):  # Paddle 2.6 cannot compute with a network that it has traced
-        pixels, images, sizes = inputs_of(number, name)
+        pixels, images, sizes = make_inputs(number, name)
         expected[number] = found_by(network, images, sizes)
     trained = load_trained(file, name, image_size=(SIDE, SIDE))
     assert trained.about["num_classes"] == CLASSES and trained.about["preprocessing"]["resize"] == [SIDE, SIDE]
     export(trained if kind == "float" else of_pixels(trained), str(tmp_path / "out"))
     loaded = paddle.jit.load(str(tmp_path / "out"))
     for number in (1, 3):
-        pixels, images, sizes = inputs_of(number, name)
+        pixels, images, sizes = make_inputs(number, name)
         given = {"float": images, "uint8": pixels}[kind]
         found = [part.numpy() for part in loaded(paddle.to_tensor(given), paddle.to_tensor(sizes))]
         require_same(found, expected[number], sizes)
     example, sizes = np.load(tmp_path / "out.example.npz"), np.load(tmp_path / "out.example.npz")["orig_target_sizes"]
-    again = found_by(network, images_of(example["input"], name), sizes)
+    again = found_by(network, make_images(example["input"], name), sizes)
     require_same([example[part] for part in ("labels", "boxes", "scores")], again, sizes)
 
 
@@ -97,7 +97,11 @@ def require_graph(name, kind, precision, tmp_path, side=SIDE):
     import onnx
     import onnxruntime
 
-    (network, file), out, atol = weights_of(name, tmp_path), tmp_path / "out", 1e-4 if precision == "float32" else 1e-2
+    (network, file), out, atol = (
+        make_weights(name, tmp_path),
+        tmp_path / "out",
+        1e-4 if precision == "float32" else 1e-2,
+    )
     words = [f"-model={name}", f"-image_size={side}", "-format=onnx", f"-input={kind}", f"-precision={precision}"]
     run([file, str(out), *words])
     graph = onnx.load(f"{out}.onnx").graph
@@ -110,7 +114,7 @@ def require_graph(name, kind, precision, tmp_path, side=SIDE):
     ]
     assert [one.name for one in session.get_outputs()] == ["labels", "boxes", "scores"]
     for number in (1, 3):
-        pixels, images, sizes = inputs_of(number, name, side)
+        pixels, images, sizes = make_inputs(number, name, side)
         given = {"float": images.astype(precision), "uint8": pixels}[kind]
         found = session.run(None, {"images": given, "orig_target_sizes": sizes})
         expected = found_by(network, images, sizes)

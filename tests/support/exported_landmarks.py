@@ -3,8 +3,8 @@
 import paddle
 
 from paddlevit_dist import settings
-from paddlevit_dist.export.command import Trained
-from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.export.command import TrainedModel
+from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.task import make_task
 
 SIZE = (12, 10, 14)  # no multiple of what the network halves
@@ -16,11 +16,11 @@ RECIPE += ["VOLUMES.UNET_DEPTH", "2"]
 def trained(*words):
     values = settings.load([*RECIPE, "-eval", "-pretrained=weights.pdparams", *words]).values
     task = make_task(values)
-    task.set_up_from(TrainedMeta(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
+    task.load_meta(CheckpointMeta(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
     paddle.seed(3)
     model = task.build_model(2)
     model.head.weight.set_value(paddle.randn(model.head.weight.shape))
     model.eval()
     parts = task.export_parts()
     facts = {"model": "unet3d", "num_classes": 2, "input_shape": [None, 1, *SIZE], **parts.about}
-    return Trained(model, facts, parts)
+    return TrainedModel(model, facts, parts)

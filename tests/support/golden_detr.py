@@ -6,8 +6,8 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.engine.steps import loss_of
-from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.engine.steps import compute_loss
+from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.detr.transformer import sine_embedding
 
@@ -36,7 +36,7 @@ def stored():
 
 
 @functools.cache
-def weights_of(model):
+def make_weights(model):
     """The state under the names of transformers 5, float32."""
     about, make = MODELS[model], recipe().golden_weight
     state = {}
@@ -46,7 +46,7 @@ def weights_of(model):
     return state
 
 
-def network_of(model, dtype):
+def make_network(model, dtype):
     """The network with these weights, in evaluation mode."""
     config = MODELS[model]["config"]
     before = paddle.get_default_dtype()
@@ -64,13 +64,13 @@ def network_of(model, dtype):
                 num_queries=config["queries"],
             )
         network.eval()
-        load_weights(network, weights_of(model), strict=True)
+        load_weights(network, make_weights(model), strict=True)
     finally:
         paddle.set_default_dtype(before)
     return network
 
 
-def batch_of(model, dtype):
+def make_batch(model, dtype):
     """Images, padded, and their sizes."""
     about = MODELS[model]
     images = np.zeros((len(about["pictures"]), 3, *about["padded"]), dtype=np.float32)
@@ -82,7 +82,7 @@ def batch_of(model, dtype):
 def under_authors_names(model):
     """The same state as the authors' checkpoints have it, with joint projections."""
     about, result = MODELS[model], {}
-    for key, value in weights_of(model).items():
+    for key, value in make_weights(model).items():
         name, part = (
             (about["original"][key], None) if isinstance(about["original"][key], str) else about["original"][key]
         )
@@ -97,7 +97,7 @@ def under_authors_names(model):
 def under_older_names(model, with_timm):
     """The same state as transformers 4 has it, with its own ResNet or with timm's."""
     about, result = MODELS[model], {}
-    for key, value in weights_of(model).items():
+    for key, value in make_weights(model).items():
         name = key.replace("mlp.fc", "fc").replace("o_proj", "out_proj")
         name = name.replace("model.backbone.model.", "model.backbone.conv_encoder.model.")
         if with_timm and "backbone" in name:
@@ -107,7 +107,7 @@ def under_older_names(model, with_timm):
     return result
 
 
-def targets_of(model, case):
+def make_targets(model, case):
     """The objects of each image, as the criterion has them: in pixels, padded with label -1."""
     sizes, numbers = np.array(MODELS[model]["pictures"]), MODELS[model]["cases"][case]["boxes"]
     boxes = np.zeros((len(numbers), max(1, *numbers), 4))
@@ -117,7 +117,7 @@ def targets_of(model, case):
         scale = np.tile(sizes[image][::-1], 2)
         boxes[image, :number] = np.concatenate([own[:, :2] - own[:, 2:] / 2, own[:, :2] + own[:, 2:] / 2], 1) * scale
         labels[image, :number] = stored()[f"{model}/{case}/labels{image}"]
-    return Targets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(sizes))
+    return DetectionTargets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(sizes))
 
 
 def samples(array, number):
@@ -127,14 +127,14 @@ def samples(array, number):
 @functools.cache
 def in_float64(model):
     """Network, images, sizes, and outputs that can be differentiated; what the tests of a model share."""
-    network = network_of(model, "float64")
-    images, sizes = batch_of(model, "float64")
+    network = make_network(model, "float64")
+    images, sizes = make_batch(model, "float64")
     return network, images, sizes, network(images, sizes)
 
 
 def require_the_same_under_all_names(model):
     network, *_ = in_float64(model)
-    expected = Detr.key_maps["Hugging Face"](weights_of(model))
+    expected = Detr.key_maps["Hugging Face"](make_weights(model))
     assert set(expected) == set(network.state_dict())
     states = {
         "the authors'": [under_authors_names(model)],
@@ -148,17 +148,17 @@ def require_the_same_under_all_names(model):
                 np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
-def criterion_of(model, normaliser):
+def make_criterion(model, normalizer):
     config = MODELS[model]["config"]
     options = {"num_queries": config["queries"], "decoder_layers": config["decoder_layers"]}
-    return Detr.criterion("detr", config["classes"], {"normaliser": normaliser}, **options)
+    return Detr.criterion("detr", config["classes"], {"normalizer": normalizer}, **options)
 
 
 def total_loss(criterion, outputs, targets):
     """As the engine forms it on one device without accumulation."""
     counts = criterion.counts({"labels": targets.labels.numpy()})
     at_least_one = {name: max(count, 1) for name, count in counts.items()}
-    return loss_of(criterion.terms(outputs, targets), at_least_one, accumulation_steps=1, processes=1)
+    return compute_loss(criterion.terms(outputs, targets), at_least_one, accumulation_steps=1, processes=1)
 
 
 def assert_outputs(model, outputs, logits_within, boxes_within):
@@ -176,9 +176,9 @@ def require_outputs(model):
 
 
 def require_outputs_in_float32(model):
-    network, error = network_of(model, "float32"), MODELS[model]["float32_error"]
+    network, error = make_network(model, "float32"), MODELS[model]["float32_error"]
     with paddle.no_grad():
-        outputs = network(*batch_of(model, "float32"))
+        outputs = network(*make_batch(model, "float32"))
     assert_outputs(model, outputs, ALLOWED * error["logits"], ALLOWED * error["boxes"])
 
 
@@ -218,7 +218,7 @@ def require_detections(model):
 
 def require_assignment_losses_and_gradients(model, case):
     network, _, _, outputs = in_float64(model)
-    about, targets, criterion = MODELS[model]["cases"][case], targets_of(model, case), criterion_of(model, "global")
+    about, targets, criterion = MODELS[model]["cases"][case], make_targets(model, case), make_criterion(model, "global")
     losses = criterion.layer_losses(outputs["layer_logits"], outputs["layer_boxes"], targets)
 
     queries = network.query_embed.weight.shape[0]
@@ -238,7 +238,7 @@ def require_assignment_losses_and_gradients(model, case):
             assert abs(found - expected) <= EXACT * max(1, expected)
 
     loss = total_loss(criterion, outputs, targets)
-    for found in (loss, total_loss(criterion_of(model, "reference"), outputs, targets)):
+    for found in (loss, total_loss(make_criterion(model, "reference"), outputs, targets)):
         assert abs(found.item() - about["losses"]["total"]) <= EXACT * about["losses"]["total"]
     assert_gradients(network, loss, about["gradient_norms"], stored()[f"{model}/{case}/gradient_samples"])
 

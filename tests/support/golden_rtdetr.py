@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.images.detection.rtdetr.decoder import Quality
+from paddlevit_dist.images.detection.rtdetr.decoder import LocalizationQualityHead
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
 from paddlevit_dist.models import create_model
 
@@ -61,14 +61,14 @@ def _shapes(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from _shapes(value, key)
 
 
-def _points_of(model: str) -> list[int]:
+def _make_points(model: str) -> list[int]:
     config = MODELS[model]["config"]
     numbers = config["decoder_n_points"]
     return numbers if isinstance(numbers, list) else [numbers] * config["num_feature_levels"]
 
 
 @functools.cache
-def weights_of(model: str) -> dict[str, np.ndarray]:
+def make_weights(model: str) -> dict[str, np.ndarray]:
     """The state under the names of transformers 5, float32; its constants are exact in float64."""
     about, make = MODELS[MODELS[model].get("state_of", model)], recipe().golden_weight
     state = {}
@@ -83,7 +83,7 @@ def weights_of(model: str) -> dict[str, np.ndarray]:
         if isinstance(constant, list):
             value = np.array(constant)
         elif constant is not None:
-            points = _points_of(model)
+            points = _make_points(model)
             value = np.repeat(1 / np.array(points, np.float64), points)
         state[key] = value
     return state
@@ -114,25 +114,25 @@ def _of_hgnet(own: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def backbone_of(model: str, dtype: str, **options: Any) -> paddle.nn.Layer:
+def make_backbone(model: str, dtype: str, **options: Any) -> paddle.nn.Layer:
     """D-FINE's backbone alone, with its part of the weights."""
     built = _of_hgnet(MODELS[model]["config"]["backbone_config"])
     with weights_of_zero():
         backbone = create_model("hgnetv2_b0", num_classes=0, **built, **options).to(dtype=dtype)
-    state = {name: value for name, value in weights_of(model).items() if name.startswith(BACKBONE)}
+    state = {name: value for name, value in make_weights(model).items() if name.startswith(BACKBONE)}
     report = load_weights(backbone, state, strict=True)
     assert report.unexpected == []
     return backbone
 
 
-def network_of(model: str, dtype: str) -> RtDetr:
+def make_network(model: str, dtype: str) -> RtDetr:
     """The network with these weights, in evaluation mode."""
     config = MODELS[model]["config"]
     own = config["backbone_config"]
     name, options = ("hgnetv2_b0", _of_hgnet(own)) if has_hgnet(model) else ("resnet18d", _of_resnet(own))
     fine = {}
     if is_fine(model):
-        fine = {name: float(weights_of(model)[f"model.decoder.{name}"][0]) for name in ("up", "reg_scale")}
+        fine = {name: float(make_weights(model)[f"model.decoder.{name}"][0]) for name in ("up", "reg_scale")}
         fine.update({"is_fine": True, "bins": config["max_num_bins"]})
     before = paddle.get_default_dtype()
     paddle.set_default_dtype(dtype)
@@ -156,15 +156,17 @@ def network_of(model: str, dtype: str) -> RtDetr:
                 decoder_layers=config["decoder_layers"],
                 num_queries=config["num_queries"],
                 denoising=config["num_denoising"],
-                points=_points_of(model),
+                points=_make_points(model),
                 is_discrete=config.get("decoder_method") == "discrete",
                 **fine,
             )
             if is_fine(model):  # of which the package has one kind alone
                 judges = config["top_prob_values"], config["lqe_hidden_dim"], config["lqe_layers"]
-                network.decoder.lqe_layers = paddle.nn.LayerList([Quality(*judges) for _ in network.decoder.layers])
+                network.decoder.lqe_layers = paddle.nn.LayerList(
+                    [LocalizationQualityHead(*judges) for _ in network.decoder.layers]
+                )
         network.eval()
-        report = load_weights(network, weights_of(model), strict=True)
+        report = load_weights(network, make_weights(model), strict=True)
     finally:
         paddle.set_default_dtype(before)
     assert report.unexpected == []
@@ -172,13 +174,13 @@ def network_of(model: str, dtype: str) -> RtDetr:
     return network
 
 
-def images_of(model: str, dtype: str, batch: int = 0) -> paddle.Tensor:
+def make_images(model: str, dtype: str, batch: int = 0) -> paddle.Tensor:
     """Images, already normalised, of one size."""
     images = [noisy_image(GOLDEN["seed"], *own) for own in MODELS[model]["batches"][batch]["pictures"]]
     return paddle.to_tensor(np.stack(images).astype(dtype))
 
 
-def samples_of(array: np.ndarray, number: int) -> np.ndarray:
+def make_samples(array: np.ndarray, number: int) -> np.ndarray:
     return array.ravel()[np.arange(number) * (array.size - 1) // (number - 1)]
 
 
@@ -195,7 +197,7 @@ class Computed(NamedTuple):
 
 @functools.cache
 def _without_gradients(model: str, dtype: str) -> RtDetr:
-    return network_of(model, dtype)
+    return make_network(model, dtype)
 
 
 @functools.cache
@@ -210,7 +212,7 @@ def computed(model: str, batch: int, dtype: str) -> Computed:
         network.decoder.register_forward_pre_hook(lambda _, inputs: seen.__setitem__("decoder", inputs)),
     ]
     with paddle.no_grad():
-        outputs = network(images_of(model, dtype, batch))
+        outputs = network(make_images(model, dtype, batch))
     for hook in hooks:
         hook.remove()
     maps = [seen[level] for level in range(len(network.feature_levels))]
@@ -232,7 +234,7 @@ def require_maps_and_outputs(model: str, batch: int, dtype: str) -> None:
         for level, (one, shape) in enumerate(zip(values, about[shapes], strict=True)):
             assert one.shape == list(shape)
             expected = stored()[f"{place}/{name}{level}"]
-            close(samples_of(one.numpy(), len(expected)), expected, error[name][level])
+            close(make_samples(one.numpy(), len(expected)), expected, error[name][level])
     assert memory.shape == list(about["memory_shape"])
     if dtype == "float32" and not about["float32_selects_the_same"]:
         return

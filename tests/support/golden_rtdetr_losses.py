@@ -7,21 +7,21 @@ from unittest import mock
 import numpy as np
 import paddle
 
-from paddlevit_dist.engine.steps import loss_of
-from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.engine.steps import compute_loss
+from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rtdetr import fine_criterion
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
-from paddlevit_dist.images.detection.rtdetr.distributions import Bins
+from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
 
-from .golden_rtdetr import EXACT, MODELS, images_of, is_fine, network_of, samples_of, stored
+from .golden_rtdetr import EXACT, MODELS, is_fine, make_images, make_network, make_samples, stored
 
 THEIRS = {"class": "vfl", "box": "bbox", "giou": "giou", "fine": "fgl", "distill": "ddf"}
 
 
-def targets_of(model: str, case: str) -> Targets:
+def make_targets(model: str, case: str) -> DetectionTargets:
     """The objects of each image, as the criterion has them: in pixels, padded with label -1."""
     about, sizes = MODELS[model]["cases"][case], np.array(MODELS[model]["batches"][0]["pictures"])[:, 1:]
     numbers = about["boxes"]
@@ -32,11 +32,11 @@ def targets_of(model: str, case: str) -> Targets:
         ends = np.concatenate([own[:, :2] - own[:, 2:] / 2, own[:, :2] + own[:, 2:] / 2], 1)
         boxes[image, :number] = ends * np.tile(sizes[image][::-1], 2)
         labels[image, :number] = stored()[f"{model}/{case}/labels{image}"]
-    targets = Targets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(sizes))
-    return targets._replace(denoising=_denoising_of(model, case)) if "denoising" in about else targets
+    targets = DetectionTargets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(sizes))
+    return targets._replace(denoising=_make_denoising(model, case)) if "denoising" in about else targets
 
 
-def _denoising_of(model: str, case: str) -> DenoisingQueries:
+def _make_denoising(model: str, case: str) -> DenoisingQueries:
     """What transformers drew: all images have the groups that the one with most objects has."""
     about = MODELS[model]["cases"][case]
     numbers, groups = about["boxes"], about["denoising"]["groups"]
@@ -51,9 +51,9 @@ def _denoising_of(model: str, case: str) -> DenoisingQueries:
     return DenoisingQueries(*map(paddle.to_tensor, drawn))
 
 
-def criterion_of(model: str, case: str, normaliser: str = "global") -> VarifocalCriterion:
+def make_criterion(model: str, case: str, normalizer: str = "global") -> VarifocalCriterion:
     config, has_noise = MODELS[model]["config"], "denoising" in MODELS[model]["cases"][case]
-    sizes = (config["num_labels"], config["num_queries"], config["decoder_layers"], normaliser)
+    sizes = (config["num_labels"], config["num_queries"], config["decoder_layers"], normalizer)
     options = {
         "class_weight": config["weight_loss_vfl"],
         "box_weight": config["weight_loss_bbox"],
@@ -67,25 +67,25 @@ def criterion_of(model: str, case: str, normaliser: str = "global") -> Varifocal
     if not is_fine(model):
         return VarifocalCriterion(*sizes, **options)
     weights = {"fine_weight": config["weight_loss_fgl"], "distill_weight": config["weight_loss_ddf"]}
-    bins = Bins(config["max_num_bins"], config["up"], config["reg_scale"])
+    bins = DistanceBins(config["max_num_bins"], config["up"], config["reg_scale"])
     return FineCriterion(*sizes, **weights, **options, bins=bins)
 
 
 @functools.cache
 def _network(model: str) -> RtDetr:
-    return network_of(model, "float64")
+    return make_network(model, "float64")
 
 
 @functools.cache
 def _outputs(model: str, with_noise: str | None) -> dict[str, paddle.Tensor]:
     """That can be differentiated; without denoising queries, whatever the targets."""
-    targets = targets_of(model, with_noise) if with_noise else None
-    return _network(model)(images_of(model, "float64"), None, targets)
+    targets = make_targets(model, with_noise) if with_noise else None
+    return _network(model)(make_images(model, "float64"), None, targets)
 
 
-def _of_case(model: str, case: str) -> tuple[dict[str, paddle.Tensor], Targets]:
+def _of_case(model: str, case: str) -> tuple[dict[str, paddle.Tensor], DetectionTargets]:
     has_noise = "denoising" in MODELS[model]["cases"][case]
-    return _outputs(model, case if has_noise else None), targets_of(model, case)
+    return _outputs(model, case if has_noise else None), make_targets(model, case)
 
 
 def stored_objects(model, case, targets, name="assignment"):
@@ -106,7 +106,7 @@ def in_their_order(model, ours):
     return np.concatenate([ours[last : last + 1], ours[:last], ours[last + 1 :]]) if is_fine(model) else ours
 
 
-def suffixes_of(model, name, number):
+def make_suffixes(model, name, number):
     """Of their losses, in the order of our heads."""
     layers = MODELS[model]["config"]["decoder_layers"]
     if "denoising" in name:
@@ -117,7 +117,7 @@ def suffixes_of(model, name, number):
 
 
 def require_assignment_and_losses(model: str, case: str) -> None:
-    about, criterion = MODELS[model]["cases"][case], criterion_of(model, case)
+    about, criterion = MODELS[model]["cases"][case], make_criterion(model, case)
     outputs, targets = _of_case(model, case)
     heads = criterion.heads(outputs)
     matches = criterion.matches(heads, targets)
@@ -135,7 +135,7 @@ def require_assignment_and_losses(model: str, case: str) -> None:
             continue
         divided_by = 1 if kind == "distill" else objects if kind == "class" or kind != name else pairs
         found = values.numpy() * criterion.weights[kind] / divided_by
-        for suffix, value in zip(suffixes_of(model, name, len(found)), found, strict=True):
+        for suffix, value in zip(make_suffixes(model, name, len(found)), found, strict=True):
             expected = about["losses"][f"loss_{THEIRS[kind]}{suffix}"]
             assert abs(value - expected) <= EXACT * max(1, abs(expected)), (name, suffix)
             seen.add(f"loss_{THEIRS[kind]}{suffix}")
@@ -147,17 +147,17 @@ def require_total_and_gradients(model: str, case: str) -> None:
     """Of the originals' losses, where transformers' are others."""
     about = MODELS[model]["cases"][case]
     outputs, targets = _of_case(model, case)
-    union_of, losses = fine_criterion.union_of, []
+    union_of, losses = fine_criterion.unite_matchings, []
     if about.get("union_ties"):  # torch's choice among equal numbers
         union = stored_objects(model, case, targets, "union")[0]
         union_of = lambda *_: union  # noqa: E731
-    for normaliser in ("global", "reference"):
-        criterion = criterion_of(model, case, normaliser)
+    for normalizer in ("global", "reference"):
+        criterion = make_criterion(model, case, normalizer)
         counts = criterion.counts({"labels": targets.labels.numpy()})
         counts = {name: max(count, 1) for name, count in counts.items()}
-        with mock.patch.object(fine_criterion, "union_of", union_of):
+        with mock.patch.object(fine_criterion, "unite_matchings", union_of):
             terms = criterion.terms(outputs, targets)
-        losses.append(loss_of(terms, counts, accumulation_steps=1, processes=1))
+        losses.append(compute_loss(terms, counts, accumulation_steps=1, processes=1))
         assert abs(losses[-1].item() - about["losses"]["total"]) <= EXACT * about["losses"]["total"]
     norms = about.get("gradient_norms_original", about["gradient_norms"])
     kind = "gradient_samples_original" if "gradient_norms_original" in about else "gradient_samples"
@@ -181,4 +181,4 @@ def _require_gradients(model, network, loss, norms, expected_samples):
         if array.ndim == 2 and "denoising_class_embed" not in name:  # Linear weights are (in, out)
             array = array.T
         assert abs(np.linalg.norm(array) - norm) <= 1e-8 * largest, name
-        assert np.abs(samples_of(array, len(expected)) - expected).max() <= 1e-8 * largest, name
+        assert np.abs(make_samples(array, len(expected)) - expected).max() <= 1e-8 * largest, name

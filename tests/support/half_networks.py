@@ -12,7 +12,7 @@ from paddlevit_dist import create_model
 from paddlevit_dist.distributed.batch_norm import convert_batch_norm
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.models.attention import attention
-from paddlevit_dist.images.transforms.on_device import Normaliser
+from paddlevit_dist.images.transforms.on_device import PixelNormalizer
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.points.sparse.device_plan import batch_products
 from paddlevit_dist.volumes.landmarks.heatmaps import gaussian_factors
@@ -30,7 +30,7 @@ def _classifier(name: str, **options: Any) -> Callable:
         model = create_model(name, **options)
         originals = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
         start()
-        images = Normaliser([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(originals)
+        images = PixelNormalizer([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(originals)
         return [images, model(images)]
 
     return run
@@ -41,7 +41,7 @@ def _segmenter(name: str, **options: Any) -> Callable:
         model = create_model(name, num_classes=3, channels=16, **options)
         images = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
         start()
-        outputs = model(Normaliser([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(images))
+        outputs = model(PixelNormalizer([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(images))
         return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
     return run
@@ -64,8 +64,8 @@ def _fused(start: Callable) -> list[paddle.Tensor]:
 
 def _detr(start: Callable) -> list[paddle.Tensor]:
     model, sizes = small_detr.small_detr(), [(64, 64), (64, 64)]
-    images, targets = small_detr.images_of(sizes)[0], small_detr.targets_of((1, 2), sizes)
-    criterion = small_detr.criterion_of(model)
+    images, targets = small_detr.make_images(sizes)[0], small_detr.make_targets((1, 2), sizes)
+    criterion = small_detr.make_criterion(model)
     start()
     terms = criterion.terms(model(images, targets.sizes, targets), targets)
     return [term.sum for term in terms.values()]
@@ -74,7 +74,7 @@ def _detr(start: Callable) -> list[paddle.Tensor]:
 def _real_time(name: str) -> Callable:
     def run(start: Callable) -> list[paddle.Tensor]:
         model = create_model(name, num_classes=rtdetr_batches.CLASSES)
-        targets = rtdetr_batches.targets_of(rtdetr_batches.batch_of((1, 2)))
+        targets = rtdetr_batches.make_targets(rtdetr_batches.make_batch((1, 2)))
         start()
         found = model(paddle.randn([2, 3, 64, 64]), targets.sizes, targets)
         return [found["layer_boxes"], found["denoising_layer_boxes"], found["encoder_boxes"]]

@@ -21,7 +21,7 @@ def head(seed, margin, channel=0):
     return values
 
 
-def dataset_of(root, margin, channels=2):
+def make_dataset(root, margin, channels=2):
     names = {str(number): ("CT", "MR", "PET")[number] for number in range(channels)}
     for case in range(3):
         for channel in range(channels):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paddlevit_dist.points.instances.metrics import Prediction
+from paddlevit_dist.points.instances.metrics import InstancePrediction
 
 NAMES = ["wall", "chair", "table", "lamp"]
 
@@ -17,5 +17,5 @@ def scene(number: int):
     for _ in range(12):
         chosen = (piece == generator.integers(0, 10)) & (generator.random(2000) < generator.uniform(0.5, 1.0))
         score = round(float(generator.random()), 1)
-        predictions.append(Prediction(int(generator.integers(0, 3)), score, np.flatnonzero(chosen)))
+        predictions.append(InstancePrediction(int(generator.integers(0, 3)), score, np.flatnonzero(chosen)))
     return true_class, true_instance, predictions

@@ -133,7 +133,7 @@ def coco_panoptic(root):
 
 
 def cvat_masks(root):
-    colours = np.array([(0, 0, 0), (250, 50, 83), (51, 221, 255)], np.uint8)
+    colors = np.array([(0, 0, 0), (250, 50, 83), (51, 221, 255)], np.uint8)
     lines = ["# label:color_rgb:parts:actions", "background:0,0,0::", "cat:250,50,83::", "big dog:51,221,255::"]
     (root / "labelmap.txt").write_text("\n".join(lines) + "\n")
     (root / "ImageSets" / "Segmentation").mkdir(parents=True)
@@ -142,7 +142,7 @@ def cvat_masks(root):
     for name in "ab":
         truth["train", name] = numbers(ord(name), [0, 1, 2])
         photo(root / "JPEGImages" / f"{name}.jpg")
-        save(root / "SegmentationClass" / f"{name}.png", colours[truth["train", name]])
+        save(root / "SegmentationClass" / f"{name}.png", colors[truth["train", name]])
         photo(root / "SegmentationObject" / f"{name}.png")
     return truth
 

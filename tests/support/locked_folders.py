@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddlevit_dist.launch.lock import own
+from paddlevit_dist.launch.lock import lock_output_dir
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def take():
 
         def taken(folder: Path) -> list[str]:
             said: list[str] = []
-            locks.enter_context(own(folder, said.append, is_evaluation=False))
+            locks.enter_context(lock_output_dir(folder, said.append, is_evaluation=False))
             return said
 
         yield taken

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.models import create_model
 
@@ -38,9 +38,9 @@ def images(
     return images, boxes, labels, masks
 
 
-def batch(arrays: tuple, rows: slice = slice(None), dtype: str = "float64") -> tuple[paddle.Tensor, Targets]:
+def batch(arrays: tuple, rows: slice = slice(None), dtype: str = "float64") -> tuple[paddle.Tensor, DetectionTargets]:
     images, boxes, labels, masks = (array[rows] for array in arrays)
     sizes = np.full((len(images), 2), images.shape[-1], np.int64)
     tensors = [paddle.to_tensor(array) for array in (boxes, labels, sizes)]
     counts = (labels >= 0).sum(axis=1)
-    return paddle.to_tensor(images.astype(dtype)), Targets(*tensors, counts, paddle.to_tensor(masks))
+    return paddle.to_tensor(images.astype(dtype)), DetectionTargets(*tensors, counts, paddle.to_tensor(masks))

@@ -68,7 +68,7 @@ KINDS = {
 }
 
 
-def meter_of(kind: str, indices, number_them: bool = True, meter=None):
+def make_meter(kind: str, indices, number_them: bool = True, meter=None):
     make, draw = KINDS[kind]
     meter = make() if meter is None else meter
     for first in range(0, len(indices), BATCH):

@@ -9,7 +9,7 @@ from support.volume_files import AFFINE, SHAPE, write_volume
 SECOND = {"channel_names": {"0": "CT", "1": "PET"}, "labels": {"background": 0, "spleen": 2, "liver": 5, "ignore": 9}}
 
 
-def labels_of(seed: int) -> np.ndarray:
+def make_labels(seed: int) -> np.ndarray:
     labels = np.zeros(SHAPE, np.uint8)
     labels[2:7, 3:9, 4:11] = 5
     labels[6:9, 2:5, 1:6] = 2
@@ -23,6 +23,6 @@ def raw_data(root, cases=3, suffix=".nii.gz", description=SECOND, affine=AFFINE)
         for channel in range(2):
             voxels = np.random.default_rng([number, channel]).normal(100 * channel, 20, SHAPE).astype(np.float32)
             write_volume(root / "imagesTr" / f"case_{number}_{channel:04d}{suffix}", voxels, affine)
-        write_volume(root / "labelsTr" / f"case_{number}{suffix}", labels_of(number), affine)
+        write_volume(root / "labelsTr" / f"case_{number}{suffix}", make_labels(number), affine)
     (root / "dataset.json").write_text(json.dumps({**description, "file_ending": suffix, "numTraining": cases}))
     return root

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paddlevit_dist.data.loader import Loader
+from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import TrainingSampler
 
 
@@ -29,12 +29,12 @@ def collate(samples):
     return {"index": np.array(indices, dtype=np.int64), "noise": np.array(noise)}
 
 
-def loader_of(samples, num_workers=0, seed=0, world_size=1, rank=0, batch_size=4, **named) -> Loader:
+def make_loader(samples, num_workers=0, seed=0, world_size=1, rank=0, batch_size=4, **named) -> DeviceLoader:
     sampler = TrainingSampler(samples, batch_size, rank=rank, world_size=world_size, seed=seed)
-    return Loader(samples, sampler, collate, num_workers=num_workers, seed=seed, **named)
+    return DeviceLoader(samples, sampler, collate, num_workers=num_workers, seed=seed, **named)
 
 
-def readings(loader: Loader, first: int, last: int, consumed: int = 0) -> dict:
+def readings(loader: DeviceLoader, first: int, last: int, consumed: int = 0) -> dict:
     """``{(epoch position, index): noise}`` of all samples of some epochs."""
     seen = {}
     for position, batch in enumerate(loader.epochs(first, last, consumed)):

@@ -21,13 +21,13 @@ def s3dis(root, areas=(1, 5), points=60, seed=0):
     return written
 
 
-def semantic_kitti(root, sequences=("00", "08"), points=80, seed=0, labelled=True):
+def semantic_kitti(root, sequences=("00", "08"), points=80, seed=0, labeled=True):
     """Two scans a sequence; returns points (P, 4) and labels (P,) by sequence and scan."""
     generator, written = np.random.default_rng(seed), {}
     numbers = [0, 1, 10, 11, 13, 15, 16, 18, 20, 30, 31, 32, 40, 44, 48, 49, 50, 51, 52, 60, 70, 71, 72, 80, 81, 99]
     numbers += [252, 253, 254, 255, 256, 257, 258, 259]
     for sequence in sequences:
-        for part in ("velodyne", "labels") if labelled else ("velodyne",):
+        for part in ("velodyne", "labels") if labeled else ("velodyne",):
             (root / "sequences" / sequence / part).mkdir(parents=True)
         for scan in ("000000", "000001"):
             cloud = generator.uniform(-20, 20, (points, 4)).astype("<f4")
@@ -36,7 +36,7 @@ def semantic_kitti(root, sequences=("00", "08"), points=80, seed=0, labelled=Tru
                 generator.choice(numbers, points).astype("<u4") | generator.integers(0, 3, points).astype("<u4") << 16
             )
             (root / "sequences" / sequence / "velodyne" / f"{scan}.bin").write_bytes(cloud.tobytes())
-            if labelled:
+            if labeled:
                 (root / "sequences" / sequence / "labels" / f"{scan}.label").write_bytes(labels.tobytes())
             written[sequence, scan] = cloud, labels
     return written
@@ -111,7 +111,7 @@ def pcd(path, kind, points=50, seed=0):
     padding = np.zeros((points, 3), np.uint8)
     if kind == "ascii":
         rows = zip(xyz.tolist(), packed.tolist(), intensity.tolist(), label.tolist())
-        body = "".join(f"{x!r} {y!r} {z!r} {colour!r} {i} {n} 0 0 0\n" for (x, y, z), colour, i, n in rows).encode()
+        body = "".join(f"{x!r} {y!r} {z!r} {color!r} {i} {n} 0 0 0\n" for (x, y, z), color, i, n in rows).encode()
     elif kind == "binary":
         parts = [
             array[number].tobytes() for number in range(points) for array in (xyz, packed, intensity, label, padding)

@@ -20,7 +20,7 @@ UPDATES = 10
 Arrays = dict[str, np.ndarray]
 
 
-class Normalised(paddle.nn.Layer):
+class Normalized(paddle.nn.Layer):
     """A linear classifier behind a batch normalisation, with running statistics and a counter."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ def left_and_saved(
 
     class Poisoned(resolve("task", "classification")):
         def build_model(self) -> paddle.nn.Layer:
-            return Normalised()
+            return Normalized()
 
         def train_step(self, model: Any, batch: Any, step: Any) -> Any:
             terms = super().train_step(model, batch, step)

@@ -227,7 +227,7 @@ def run_and_exit(command: list[str]) -> None:
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1
-    from paddlevit_dist.runtime.ending import end
+    from paddlevit_dist.runtime.process_exit import end
 
     end((code or 0) & 255)
 

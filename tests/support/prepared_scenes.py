@@ -1,7 +1,7 @@
 """Scenes that a command prepared."""
 
 from paddlevit_dist.commands.prepare import run_scenes
-from paddlevit_dist.points.data.scenes import Scenes
+from paddlevit_dist.points.data.scenes import PreparedScenes
 
 
 def prepared(tmp_path, capsys, *options):
@@ -9,4 +9,4 @@ def prepared(tmp_path, capsys, *options):
     run_scenes([str(tmp_path / "raw"), str(tmp_path / "store"), "--workers=1", *options])
     said = capsys.readouterr().out
     lists = {path.stem for path in (tmp_path / "store").glob("*.txt")} - {"classes"}
-    return {split: Scenes(str(tmp_path / "store"), split, tmp_path) for split in lists}, said
+    return {split: PreparedScenes(str(tmp_path / "store"), split, tmp_path) for split in lists}, said

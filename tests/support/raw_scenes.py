@@ -9,20 +9,20 @@ import numpy as np
 from paddlevit_dist.points.data.ply import write_points
 
 
-def points_of(points, seed=0):
+def make_points(points, seed=0):
     generator = np.random.default_rng(seed)
     columns = {name: generator.normal(size=points).astype(np.float32) for name in "xyz"}
     columns.update({name: generator.integers(0, 256, points, dtype=np.uint8) for name in ("red", "green", "blue")})
     return columns
 
 
-def write_scannet(folder, name, points=400, seed=0, labelled=True):
+def write_scannet(folder, name, points=400, seed=0, labeled=True):
     """A scene as ScanNet is downloaded: segments of one class each, objects of several segments."""
     generator = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
-    columns = {**points_of(points, seed), "alpha": np.full(points, 255, np.uint8)}
+    columns = {**make_points(points, seed), "alpha": np.full(points, 255, np.uint8)}
     write_points(folder / f"{name}_vh_clean_2.ply", columns)
-    if not labelled:
+    if not labeled:
         return
     segments = generator.choice([3, 7, 11, 12, 20, 41, 58, 77, 90, 95], points)
     classes = {3: 1, 7: 1, 11: 2, 12: 5, 20: 5, 41: 7, 58: 40, 77: 39, 90: 0, 95: 13}
@@ -69,12 +69,12 @@ def pointgroup_arrays(points=300, seed=0):
     return arrays, rgb
 
 
-def write_labelled_ply(path, points=500, seed=0):
+def write_labeled_ply(path, points=500, seed=0):
     """Points with a class and an instance, as `prepare ply` reads them without options."""
     path.parent.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(seed)
     labels = {name: generator.integers(0, 4, points, dtype=np.uint8) for name in ("label", "instance")}
-    write_points(path, {**points_of(points, seed), **labels})
+    write_points(path, {**make_points(points, seed), **labels})
 
 
 def write_pointgroup(folder, name, seed=0):

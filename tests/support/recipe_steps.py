@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from paddlevit_dist import Run, settings
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.models import create_model, variant_options
 from paddlevit_dist.registry import SPELLINGS, resolve
@@ -17,7 +17,7 @@ from .processes import ROOT
 from .runs import write_images
 
 
-def recipes_of(task: str) -> list[Path]:
+def make_recipes(task: str) -> list[Path]:
     """Those of ``configs/`` that name it."""
     return [path for path, named in _tasks().items() if named == task]
 
@@ -122,7 +122,7 @@ def run(recipe: str, output: str, words: list[str]) -> dict[str, Any]:
     cache = folder / f"cache_{rank()}"
     cache.mkdir()
     datasets = {split: task.build_dataset(split, cache) for split in ("train", "val")}
-    trainer = Run(values, task, datasets)
+    trainer = Trainer(values, task, datasets)
     before = _sum(trainer.model)
     evaluation = trainer.train()
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()] if rank() == 0 else []

@@ -9,7 +9,9 @@ from paddlevit_dist import registry
 @contextlib.contextmanager
 def forgotten() -> Iterator[None]:
     """Put the registry back to what it holds now."""
-    tables = [getattr(registry, name) for name in ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TABLES", "OWN")]
+    tables = [
+        getattr(registry, name) for name in ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TABLES", "REGISTRATIONS")
+    ]
     before = [dict(table) for table in tables]
     yield
     for table, content in zip(tables, before):

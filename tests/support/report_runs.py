@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from paddlevit_dist.report import store
-from paddlevit_dist.tasks.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
+from paddlevit_dist.tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery, PointSet
 
 HOSTILE = "<script>alert('x')</script>\n\"quoted\" \udce9 \u202e </style>&amp; {{ 7 * 7 }}"
 _VOID = {"meta", "link", "img", "br", "input", "hr"}
@@ -57,15 +57,17 @@ def one_of_each(names: Sequence[str] = ("cat", "dog"), points: int = 2000) -> li
     size = len(names)
     xyz = generator.uniform(-2, 3, (points, 3)).astype(np.float32)
     height = np.clip((xyz[:, 2:] + 2) * 50, 0, 255).astype(np.uint8)
-    colours = {"truth": np.repeat(height, 3, axis=1), "prediction": generator.integers(0, 256, (points, 3), np.uint8)}
+    colors = {"truth": np.repeat(height, 3, axis=1), "prediction": generator.integers(0, 256, (points, 3), np.uint8)}
     small, large = generator.integers(0, 256, (16, 16), np.uint8), generator.integers(0, 256, (90, 120, 3), np.uint8)
     return [
-        Table("A table", ("class", "pictures", "share"), [(name, 12, 0.5) for name in names] + [("none", None, None)]),
-        Matrix("A matrix", names, generator.integers(0, 9, (size, size))),
+        FigureTable(
+            "A table", ("class", "pictures", "share"), [(name, 12, 0.5) for name in names] + [("none", None, None)]
+        ),
+        ConfusionMatrix("A matrix", names, generator.integers(0, 9, (size, size))),
         Chart("A chart", "x", "y", {"one": ([0, 1, 2], [3.0, 1.0, float("nan")]), "two": ([0, 2], [1, 2])}),
         Chart("Bars", "x", "y", {"one": ([0, 1, 2], [3, 1, 2])}, kind="bar"),
         Gallery("A gallery", [(small, names[0]), (large, f"{names[1]}\nsecond line")], "a note"),
-        PointSet("Points", xyz, colours, {"truth": [(names[0], (200, 0, 0))], "prediction": []}),
+        PointSet("Points", xyz, colors, {"truth": [(names[0], (200, 0, 0))], "prediction": []}),
     ]
 
 

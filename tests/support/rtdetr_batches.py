@@ -3,21 +3,21 @@
 import numpy as np
 import paddle
 
-from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
-from paddlevit_dist.images.detection.rtdetr.distributions import Bins
+from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 
-from .small_detr import CLASSES, QUERIES, objects_of
+from .small_detr import CLASSES, QUERIES, make_objects
 
 SIZES = [(40, 32), (24, 40), (40, 40), (9, 30), (30, 30), (20, 40)]  # of the first images, as many as there are
 LAYERS = 3
 NOISE = ContrastiveNoise(CLASSES, queries=6)
-BINS = Bins(8, 0.5, 4.0)
+BINS = DistanceBins(8, 0.5, 4.0)
 
 
-def batch_of(numbers):
+def make_batch(numbers):
     """Boxes, labels and denoising arrays as they are collated."""
-    boxes, labels = objects_of(numbers, SIZES)
+    boxes, labels = make_objects(numbers, SIZES)
     drawn = [
         NOISE.draw(boxes[row, :number], labels[row, :number], SIZES[row], np.random.default_rng(row))
         for row, number in enumerate(numbers)
@@ -25,13 +25,13 @@ def batch_of(numbers):
     return {"boxes": boxes, "labels": labels, **NOISE.collate(drawn, list(numbers), labels.shape[1])}
 
 
-def targets_of(batch, rows=slice(None)):
+def make_targets(batch, rows=slice(None)):
     tensors = {name: paddle.to_tensor(array[rows]) for name, array in batch.items()}
     sizes = paddle.to_tensor(np.array(SIZES)[: len(batch["labels"])][rows])
-    return Targets(tensors["boxes"], tensors["labels"], sizes, denoising=DenoisingQueries.of(tensors))
+    return DetectionTargets(tensors["boxes"], tensors["labels"], sizes, denoising=DenoisingQueries.of(tensors))
 
 
-def arrays_of(denoising, seed=0, images=4):
+def make_arrays(denoising, seed=0, images=4):
     """What a D-FINE returns in training, float64, for that many denoising queries; an RT-DETR returns a part of it."""
     random = np.random.default_rng(seed)
 
@@ -50,10 +50,10 @@ def arrays_of(denoising, seed=0, images=4):
     return arrays
 
 
-def outputs_of(denoising):
-    return {name: paddle.to_tensor(array) for name, array in arrays_of(denoising).items()}
+def make_outputs(denoising):
+    return {name: paddle.to_tensor(array) for name, array in make_arrays(denoising).items()}
 
 
-def index_of(rows, name):
+def make_index(rows, name):
     """Where an output has the images ``rows``."""
     return (slice(None), rows) if "layer_" in name else (rows,)

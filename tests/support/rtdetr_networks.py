@@ -3,17 +3,17 @@
 import numpy as np
 import paddle
 
-from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.models import create_model
 
-from .small_detr import default_dtype, objects_of
+from .small_detr import default_dtype, make_objects
 
 SMALL = ["rtdetr_small", "dfine_small"]
 CLASSES, SIDE = 3, 64
 
 
-def network_of(name, dtype="float64"):
+def make_network(name, dtype="float64"):
     """In evaluation, with boxes and points that differ from query to query."""
     with default_dtype(dtype):
         paddle.seed(0)
@@ -27,14 +27,14 @@ def network_of(name, dtype="float64"):
     return network
 
 
-def images_of(number, dtype="float64"):
+def make_images(number, dtype="float64"):
     random = np.random.default_rng(1)
     return paddle.to_tensor(random.standard_normal((number, 3, SIDE, SIDE)).astype(dtype))
 
 
-def targets_of(numbers, change=None):
+def make_targets(numbers, change=None):
     sizes = [(SIDE, SIDE)] * len(numbers)
-    boxes, labels = objects_of(numbers, sizes, classes=CLASSES)
+    boxes, labels = make_objects(numbers, sizes, classes=CLASSES)
     noise = ContrastiveNoise(CLASSES, queries=6)
     drawn = [
         noise.draw(boxes[row, :number], labels[row, :number], sizes[row], np.random.default_rng(row))
@@ -45,4 +45,4 @@ def targets_of(numbers, change=None):
         batch["denoising_boxes"][:, change] += 1.0
     queries = DenoisingQueries.of({name: paddle.to_tensor(array) for name, array in batch.items()})
     given = paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(np.array(sizes))
-    return Targets(*given, denoising=queries)
+    return DetectionTargets(*given, denoising=queries)

@@ -2,19 +2,19 @@
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
-from paddlevit_dist.points.data.scene import CENTRED
+from paddlevit_dist.points.data.scene import CENTERED
 from paddlevit_dist.points.inputs import InputScenes, find_scenes
-from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.tasks.prediction import CheckpointMeta
 
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.4"]
 
 
-def inputs_of(*paths, coordinates=CENTRED, needs_colours=True):
+def make_inputs(*paths, coordinates=CENTERED, needs_colors=True):
     scenes, unreadable = find_scenes([str(path) for path in paths])
-    return InputScenes(scenes, coordinates, needs_colours, CLASS_NAMES), unreadable
+    return InputScenes(scenes, coordinates, needs_colors, CLASS_NAMES), unreadable
 
 
 def recalled(task_class, arguments):
     task = task_class(settings.load([*arguments, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
-    task.set_up_from(TrainedMeta(20, CLASS_NAMES, {"coordinates": CENTRED}))
+    task.load_meta(CheckpointMeta(20, CLASS_NAMES, {"coordinates": CENTERED}))
     return task

@@ -4,7 +4,7 @@ round than our maps, and moved by loops where a layout differs."""
 import numpy as np
 import paddle
 
-from paddlevit_dist.export.command import Trained, export
+from paddlevit_dist.export.command import TrainedModel, export
 from paddlevit_dist.models import create_model, variant_options
 
 from .other_names import arrays, in_torch_layout, replaced
@@ -266,7 +266,7 @@ def require_same_export(name, folder):
     inputs = [np.random.default_rng(3).standard_normal((batch, 3, 64, 90)).astype("float32") for batch in (1, 2)]
     with paddle.no_grad():
         expected = [model(paddle.to_tensor(images)).numpy() for images in inputs]
-        export(Trained(model, {"input_shape": [None, 3, 64, 90]}), str(folder / "out"))
+        export(TrainedModel(model, {"input_shape": [None, 3, 64, 90]}), str(folder / "out"))
         loaded = paddle.jit.load(str(folder / "out"))
         for images, outputs in zip(inputs, expected):
             found = loaded(paddle.to_tensor(images)).numpy()

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist import Run, settings
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.task import Detection
 from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.registry import register_model
 
 from .processes import ROOT
-from .small_runs import weights_of
+from .small_runs import make_weights
 
 SHAPES = [f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "-epochs=1", "REPORT", "False", "VALIDATE_FREQ", "1"]
 SHAPES += ["DATA.NUM_WORKERS", "0", "DATA.SHAPES.SIDES", "[24, 32]", "DATA.SHORTEST_SIDES", "[32]"]
@@ -67,14 +67,14 @@ def fingerprint(image: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(image[:, rows][:, :, columns]).tobytes())
 
 
-def build(output: str, *arguments: str, fails_at: int = -1) -> Run:
+def build(output: str, *arguments: str, fails_at: int = -1) -> Trainer:
     """A trainer of a tiny DETR."""
     values = settings.load([f"-output={output}", *SHAPES, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = Watched(values)
     task.seen, task.box_counts, task.losses, task.fails_at = [], [], [], fails_at
     splits = [values.DATA.SPLIT] if values.EVAL else ["train", "val"]
-    return Run(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
+    return Trainer(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
 
 
 def train(output: str, arguments: list[str], fails_at: int = -1) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def train(output: str, arguments: list[str], fails_at: int = -1) -> dict[str, An
         values = None
     task = trainer.task
     return {
-        "weights": weights_of(trainer),
+        "weights": make_weights(trainer),
         "seen": task.seen,
         "box counts": task.box_counts,
         "losses": task.losses,

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import paddle
 
-from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.models import create_model
 
 CLASSES, QUERIES = 4, 5
@@ -38,12 +38,12 @@ def small_detr(dtype="float32", num_classes=CLASSES, **options):
         return create_model("detr_resnet18", num_classes, **{**OPTIONS, **options})
 
 
-def criterion_of(model, **losses):
+def make_criterion(model, **losses):
     queries = model.query_embed.weight.shape[0]
     return model.criterion("detr_resnet18", model.num_classes, losses, **{**OPTIONS, "num_queries": queries})
 
 
-def images_of(sizes, dtype="float32", seed=0):
+def make_images(sizes, dtype="float32", seed=0):
     """Images (N, 3, H, W) of noise, padded with zeros, and their sizes."""
     random, sizes = np.random.default_rng(seed), np.asarray(sizes)
     images = np.zeros((len(sizes), 3, *sizes.max(axis=0)))
@@ -52,7 +52,7 @@ def images_of(sizes, dtype="float32", seed=0):
     return paddle.to_tensor(images.astype(dtype)), paddle.to_tensor(sizes)
 
 
-def objects_of(numbers, sizes, seed=0, classes=CLASSES):
+def make_objects(numbers, sizes, seed=0, classes=CLASSES):
     """Random objects of images, arrays padded as batches are: boxes (N, M, 4), labels (N, M)."""
     random, most = np.random.default_rng(seed), max(1, *numbers)
     boxes, labels = np.zeros((len(numbers), most, 4), np.float32), np.full((len(numbers), most), -1, np.int64)
@@ -63,6 +63,6 @@ def objects_of(numbers, sizes, seed=0, classes=CLASSES):
     return boxes, labels
 
 
-def targets_of(numbers, sizes, seed=0, classes=CLASSES):
-    boxes, labels = objects_of(numbers, sizes, seed, classes)
-    return Targets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(np.asarray(sizes)))
+def make_targets(numbers, sizes, seed=0, classes=CLASSES):
+    boxes, labels = make_objects(numbers, sizes, seed, classes)
+    return DetectionTargets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(np.asarray(sizes)))

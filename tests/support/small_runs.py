@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist import Run, settings
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.tasks.dataset import Samples
+from paddlevit_dist.tasks.dataset import TransformedDataset
 
 TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]
 DIGITS = [
@@ -24,7 +24,7 @@ DIGITS = [
 ]
 
 
-class Part(Samples):
+class Part(TransformedDataset):
     """The first ``size`` samples of a dataset, read again from the start if it has fewer."""
 
     def __init__(self, samples: Any, size: int) -> None:
@@ -47,7 +47,7 @@ def build(
     val_size: int = 64,
     task_class: Any = None,
     callbacks: Sequence[Any] = (),
-) -> Run:
+) -> Trainer:
     """A trainer of a tiny ViT on parts of the digits; ``task_class`` in place of the registered one."""
     values = settings.load([f"-output={output}", *DIGITS, *TINY, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
@@ -56,18 +56,18 @@ def build(
         "train": Part(task.build_dataset("train", Path(output)), train_size),
         "val": Part(task.build_dataset("val", Path(output)), val_size),
     }
-    return Run(values, task, datasets, callbacks=callbacks)
+    return Trainer(values, task, datasets, callbacks=callbacks)
 
 
 def train(output: str, arguments: list[str], train_size: int = 320) -> dict[str, Any]:
     """Train and return weights, the loss of every update and the last evaluation."""
     trainer = build(output, *arguments, train_size=train_size)
-    initial = weights_of(trainer)
+    initial = make_weights(trainer)
     values = trainer.train()
-    return {"initial": initial, "weights": weights_of(trainer), "losses": losses(output), "evaluation": values}
+    return {"initial": initial, "weights": make_weights(trainer), "losses": losses(output), "evaluation": values}
 
 
-def weights_of(trainer: Run) -> dict[str, Any]:
+def make_weights(trainer: Trainer) -> dict[str, Any]:
     return {name: tensor.numpy().copy() for name, tensor in trainer.model.state_dict().items()}
 
 

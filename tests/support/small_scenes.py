@@ -7,7 +7,7 @@ from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation.task import PointSamples
 
 
-def scene_of(points=1000, classes=5, seed=0, name="room"):
+def make_scene(points=1000, classes=5, seed=0, name="room"):
     generator = np.random.default_rng(seed)
     semantic = generator.integers(-1, classes, points).astype(np.int16)
     instance = generator.integers(-1, 9, points).astype(np.int16)
@@ -56,7 +56,7 @@ class Scenes:
         return self.scenes[index].name
 
 
-def samples_of(*scenes: Scene, **options) -> PointSamples:
+def make_samples(*scenes: Scene, **options) -> PointSamples:
     """Samples of given scenes as an evaluation has them, unless ``options`` say something else."""
     usual = {"voxel_features": "first", "voxel_size_m": 0.2, "features": ("rgb",), "color_range": (-1.0, 1.0)}
     return PointSamples(Scenes(*scenes), (), **{**usual, "rotations": 1, **options})

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist import Run, settings
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.images.models.segformer import SegFormer
 from paddlevit_dist.images.models.upernet import UPerNet
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
@@ -15,7 +15,7 @@ from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.registry import register_model
 
 from .processes import ROOT
-from .small_runs import weights_of
+from .small_runs import make_weights
 
 SHAPES = [f"-cfg={ROOT / 'configs' / 'segformer_b0_shapes.yaml'}", "-epochs=1", "REPORT", "False"]
 SHAPES += ["DATA.NUM_WORKERS", "0", "DATA.SHAPES.SIDES", "[24, 40]", "DATA.CROP_SIZE", "[32, 32]", "SAVE_FREQ", "1"]
@@ -62,14 +62,14 @@ class Watched(ImageSegmentation):
         return terms
 
 
-def build(output: str, *arguments: str) -> Run:
+def build(output: str, *arguments: str) -> Trainer:
     """A trainer of a tiny SegFormer."""
     values = settings.load([f"-output={output}", *SHAPES, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = Watched(values)
     task.seen, task.losses = [], []
     splits = [values.DATA.SPLIT] if values.EVAL else ["train", "val"]
-    return Run(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
+    return Trainer(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
 
 
 def train(output: str, arguments: list[str]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def train(output: str, arguments: list[str]) -> dict[str, Any]:
     trainer = build(output, *arguments)
     values = trainer.train()
     task = trainer.task
-    return {"weights": weights_of(trainer), "seen": task.seen, "losses": task.losses, "evaluation": values}
+    return {"weights": make_weights(trainer), "seen": task.seen, "losses": task.losses, "evaluation": values}
 
 
 def evaluate(output: str, weights: str, arguments: list[str]) -> dict[str, Any]:

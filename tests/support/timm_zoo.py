@@ -28,7 +28,7 @@ def fill(model: Any, seed: int) -> None:
         targets[name].set_value(value)
 
 
-def error_of(name: str, file: str = "timm_zoo") -> tuple[float, float]:
+def make_error(name: str, file: str = "timm_zoo") -> tuple[float, float]:
     """Return the largest difference of a model's logits from PyTorch's in float64, and the largest allowed one."""
     about = golden.description(file)
     fact = about["models"][name]

@@ -9,7 +9,7 @@ import paddle
 import yaml
 
 from paddlevit_dist import settings
-from paddlevit_dist.engine.compatibility import settings_of
+from paddlevit_dist.engine.compatibility import to_plain_settings
 from paddlevit_dist.models import create_model
 
 from .runs import PLAIN
@@ -48,7 +48,7 @@ def write_weights(
         "model": "vit",
         "input": {},
         "data": {"val": {"samples": 1, **({"classes": facts} if facts else {})}},
-        "settings": settings_of(values),
+        "settings": to_plain_settings(values),
     }
     (folder / "about.yaml").write_text(yaml.safe_dump(about, allow_unicode=True), encoding="utf-8")
     return folder / "weights.pdparams"

@@ -8,9 +8,9 @@ import paddle
 
 from paddlevit_dist.cpu_kernels import updates as compiled_updates
 from paddlevit_dist.distributed import data_parallel
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import COUNTS, Updater
-from paddlevit_dist.tasks.task import Step, Task
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.steps import COUNTS, TrainStep
+from paddlevit_dist.tasks.task import StepPosition, Task
 
 from .waits import Waits, counted_waits
 
@@ -24,17 +24,17 @@ def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: list[dict[
     """
     before = {name: p.numpy().copy() for name, p in model.named_parameters() if not p.stop_gradient}
     learning = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
-    updater = Updater(
+    updater = TrainStep(
         task,
         data_parallel(model),
         paddle.optimizer.SGD(learning_rate=0.0, parameters=learning),
-        Precision(False),
+        TrainingPrecision(False),
         seed=0,
         samples_per_update=samples,
         accumulation_steps=len(batches),
         gradient_clip=None,
     )
-    updater(batches, Step(1, 0, 1), learning_rate=1.0)
+    updater(batches, StepPosition(1, 0, 1), learning_rate=1.0)
     after: dict[str, np.ndarray] = {name: parameter.numpy() for name, parameter in model.named_parameters()}
     return {name: after[name] - value for name, value in before.items()}
 
@@ -46,11 +46,11 @@ def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: dict[str, A
     Args:
         collated: by the task, arrays still.
     """
-    updater = Updater(
+    updater = TrainStep(
         task,
         model,
         paddle.optimizer.AdamW(parameters=[p for p in model.parameters() if not p.stop_gradient]),
-        Precision(False),
+        TrainingPrecision(False),
         seed=0,
         samples_per_update=samples,
         accumulation_steps=1,
@@ -63,5 +63,5 @@ def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: dict[str, A
     batch = {name: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in collated.items()}
     for update in range(2):
         with counted_waits() as waits:
-            updater([dict(batch)], Step(1, update, 2), learning_rate=1e-4)
+            updater([dict(batch)], StepPosition(1, update, 2), learning_rate=1e-4)
     return waits

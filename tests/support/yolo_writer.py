@@ -1,6 +1,6 @@
 """YOLO's files of labels, with images."""
 
-from paddlevit_dist.images.detection.data.yolo import labels_of
+from paddlevit_dist.images.detection.data.yolo import find_label_file
 
 from .coco_writer import write_image
 
@@ -12,7 +12,7 @@ def write_yolo(root, images="images/train", labels=LABELS, names="names: [cat, d
         image = root / images / f"{stem}.png"
         write_image(image, 20, 40, number)
         if text is not None:
-            file = labels_of(str(image))
+            file = find_label_file(str(image))
             (root / file).parent.mkdir(parents=True, exist_ok=True)
             (root / file).write_text(text)
     if names is not None:

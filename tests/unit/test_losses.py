@@ -11,19 +11,19 @@ from paddlevit_dist.losses import (
     dice_losses,
     dice_losses_of_scenes,
     hardest,
+    look_up_weights,
     lovasz_softmax,
     summed_cross_entropy,
-    weights_of,
 )
 
 CLASSES, NONE = 5, 255
 
 
-def points(number=40, unlabelled=0.3, seed=0):
+def points(number=40, unlabeled=0.3, seed=0):
     generator = np.random.default_rng(seed)
     logits = generator.normal(0, 2, (number, CLASSES)).astype(np.float32)
     labels = generator.integers(0, CLASSES - 1, number)  # the last class does not occur
-    labels[generator.random(number) < unlabelled] = NONE
+    labels[generator.random(number) < unlabeled] = NONE
     return paddle.to_tensor(logits, stop_gradient=False), paddle.to_tensor(labels)
 
 
@@ -34,7 +34,7 @@ def images(seed=0):
     return paddle.to_tensor(moved.numpy(), stop_gradient=False), labels.reshape([2, 4, 5])
 
 
-def shares_of(logits, axis=1):
+def make_shares(logits, axis=1):
     exponents = np.exp(logits - logits.max(axis=axis, keepdims=True))
     return exponents / exponents.sum(axis=axis, keepdims=True)
 
@@ -52,9 +52,9 @@ def assert_gradient_is_slope(loss, logits, places=((0, 0), (3, 2), (7, 4))):
     assert np.abs(gradient).max() > 0
 
 
-def test_cross_entropy_is_the_sum_over_labelled_elements():
+def test_cross_entropy_is_the_sum_over_labeled_elements():
     logits, labels = points()
-    shares, known = shares_of(logits.numpy().astype(np.float64)), labels.numpy() != NONE
+    shares, known = make_shares(logits.numpy().astype(np.float64)), labels.numpy() != NONE
     expected = -np.log(shares[known, labels.numpy()[known]]).sum()
     assert summed_cross_entropy(logits, labels, NONE).item() == pytest.approx(expected, rel=1e-5)
     each = cross_entropies(logits, labels, NONE).numpy()
@@ -68,12 +68,12 @@ def test_classes_may_stand_in_the_middle_and_have_weights():
     true = labels.numpy().reshape(-1)
     known = true != NONE
     chosen = np.array(weights)[true[known]]
-    expected = -(np.log(shares_of(flat)[known, true[known]]) * chosen).sum()
+    expected = -(np.log(make_shares(flat)[known, true[known]]) * chosen).sum()
     loss = summed_cross_entropy(logits, labels, NONE, axis=1, weights=weights)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
-    assert weights_of(labels, NONE, weights).numpy().sum() == pytest.approx(chosen.sum())
+    assert look_up_weights(labels, NONE, weights).numpy().sum() == pytest.approx(chosen.sum())
     loss.backward()
-    slope = shares_of(flat) * np.where(known, np.array(weights)[np.where(known, true, 0)], 0)[:, None]
+    slope = make_shares(flat) * np.where(known, np.array(weights)[np.where(known, true, 0)], 0)[:, None]
     slope[np.flatnonzero(known), true[known]] -= chosen
     found = logits.grad.numpy().transpose(0, 2, 3, 1).reshape(-1, CLASSES)
     np.testing.assert_allclose(found, slope, atol=1e-5)
@@ -92,10 +92,10 @@ def test_hard_elements_are_the_unsure_ones_and_at_least_so_many(threshold, kept)
         assert hard.sum() >= min(kept, known.sum()) > 0
 
 
-def dice_of(logits, labels):
+def make_dice(logits, labels):
     """Of shares (rows, classes, elements), class by class."""
     total, number = 0.0, 0
-    for row, true in zip(shares_of(logits.astype(np.float64)), labels):
+    for row, true in zip(make_shares(logits.astype(np.float64)), labels):
         for one in range(row.shape[0]):
             truth, valid = true == one, true != NONE
             if truth.any():
@@ -109,7 +109,7 @@ def test_dice_is_that_of_each_image_and_of_each_class_in_it():
     labels[1, :2] = 3  # the second has fewer classes
     flat, true = logits.reshape([2, CLASSES, -1]), labels.reshape([2, -1])
     total, number = dice_losses(flat, true, NONE)
-    expected, present = dice_of(flat.numpy(), true.numpy())
+    expected, present = make_dice(flat.numpy(), true.numpy())
     assert (total.item(), number.item()) == (pytest.approx(expected, rel=1e-5), present)
     start = paddle.to_tensor(flat.numpy(), stop_gradient=False)
     places = ((0, 0, 3), (1, 2, 11), (1, 4, 19))
@@ -120,7 +120,7 @@ def test_dice_of_scenes_is_that_of_each_scene_by_itself():
     logits, labels = points(number=30)
     scenes = paddle.to_tensor(np.repeat([0, 2], [12, 18]))  # the second has no points
     total, number = dice_losses_of_scenes(logits, labels, scenes, 3, NONE)
-    parts = [dice_of(logits.numpy()[part].T[None], labels.numpy()[part][None]) for part in (slice(12), slice(12, 30))]
+    parts = [make_dice(logits.numpy()[part].T[None], labels.numpy()[part][None]) for part in (slice(12), slice(12, 30))]
     assert total.item() == pytest.approx(sum(part for part, _ in parts), rel=1e-5)
     assert number.item() == sum(present for _, present in parts)
     assert_gradient_is_slope(lambda moved: dice_losses_of_scenes(moved, labels, scenes, 3, NONE)[0], logits)
@@ -130,7 +130,7 @@ def test_dice_of_scenes_is_that_of_each_scene_by_itself():
 @pytest.mark.parametrize("smoothing, focus", [(0.2, 0.0), (0.0, 2.0), (0.1, 0.5), (0.0, 0.0)])
 def test_adjusted_losses_are_their_formula(weights, smoothing, focus):
     logits, labels = points()
-    shares, true = shares_of(logits.numpy().astype(np.float64)), labels.numpy()
+    shares, true = make_shares(logits.numpy().astype(np.float64)), labels.numpy()
     factors, expected = np.array(weights or (1.0,) * CLASSES), np.zeros(len(true))
     for row in np.flatnonzero(true != NONE):
         own, others = -np.log(shares[row, true[row]]) * factors[true[row]], -np.log(shares[row]) * factors
@@ -149,7 +149,7 @@ def test_a_focus_has_a_finite_slope_where_nothing_is_wrong():
     assert np.isfinite(logits.grad.numpy()).all()
 
 
-def test_without_a_labelled_element_losses_are_zero_with_zero_gradients():
+def test_without_a_labeled_element_losses_are_zero_with_zero_gradients():
     logits, _ = points(number=7)
     labels = paddle.full([7], NONE, dtype="int64")
     total, present = lovasz_softmax(logits, labels, NONE)
@@ -165,7 +165,7 @@ def test_without_a_labelled_element_losses_are_zero_with_zero_gradients():
 def test_lovasz_is_the_extension_of_the_jaccard_loss():
     """Equation 8 of the paper by its definition: sets of elements that grow in the order of their errors."""
     logits, labels = points()
-    shares, known = shares_of(logits.numpy().astype(np.float64)), labels.numpy() != NONE
+    shares, known = make_shares(logits.numpy().astype(np.float64)), labels.numpy() != NONE
     shares, truth = shares[known], labels.numpy()[known]
     expected, present = 0.0, 0
     for number in range(CLASSES):

@@ -9,7 +9,7 @@ from PIL import Image
 
 from paddlevit_dist import registry, settings
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.logging.callbacks import callbacks_of
+from paddlevit_dist.logging.callbacks import find_callbacks
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import Dataset, dataset_class
@@ -48,7 +48,7 @@ def test_a_task_trains_on_a_users_data_set(monkeypatch, tmp_path):
     samples = task.build_dataset("train", tmp_path)
     image, label = samples.sample(4, np.random.default_rng(0))
     assert image.shape == (3, 8, 8) and label == 1 and (image == 80).all()
-    assert task.describe_samples(samples) == "12 images" and task.about_data(samples) == {
+    assert task.describe_samples(samples) == "12 images" and task.dataset_signature(samples) == {
         "samples": 12,
         "number of classes": 3,
     }
@@ -76,7 +76,7 @@ def test_so_are_tasks_models_and_callbacks(monkeypatch):
     with pytest.raises(UserError, match=r"<lambda> is no class derived from Model"):
         create_model("plain")
     with pytest.raises(UserError, match=r"Plain is no class derived from Callback"):
-        callbacks_of(["plain"])
+        find_callbacks(["plain"])
 
 
 def test_a_data_set_of_other_samples_is_refused_with_those_that_fit():

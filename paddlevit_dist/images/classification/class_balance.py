@@ -11,7 +11,7 @@ from ...runtime.errors import UserError
 _UNBALANCED = 5  # times as many images in one class as in another
 
 
-def tell_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_corrected: bool) -> list[str]:
+def format_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_corrected: bool) -> list[str]:
     """A line if some training class has many times the samples of another, and nothing makes up for it.
 
     Args:

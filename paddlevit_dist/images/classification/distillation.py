@@ -13,12 +13,12 @@ from ...checkpoint.load import load_weights
 from ...models import create_model
 from ...registry import MODELS
 from ...runtime.errors import UserError
-from .settings import Data, Train
+from .settings import ClassificationDataSection, ClassificationTrainSection
 
 _EXPORTED = (".json", ".pdmodel")
 
 
-class Teacher:
+class TeacherModel:
     """A model that is never trained: outside the data-parallel model, its averages and its checkpoints.
 
     Args:
@@ -61,17 +61,19 @@ class Teacher:
         return logits
 
 
-def teacher_of(train: Train, num_classes: int, data: Data) -> Teacher | None:
+def build_teacher(
+    train: ClassificationTrainSection, num_classes: int, data: ClassificationDataSection
+) -> TeacherModel | None:
     """The teacher that the TRAIN section asks for; None without distillation.
 
     Raises:
-        UserError: distillation without a teacher, or as ``Teacher``.
+        UserError: distillation without a teacher, or as ``TeacherModel``.
     """
     if train.DISTILLATION_TYPE == "none":
         return None
     if train.TEACHER_MODEL is None:
         raise UserError(f"TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE} needs TRAIN.TEACHER_MODEL")
-    return Teacher(train.TEACHER_MODEL, train.TEACHER_WEIGHTS, num_classes, data.IMAGE_SIZE, data.IMAGE_CHANNELS)
+    return TeacherModel(train.TEACHER_MODEL, train.TEACHER_WEIGHTS, num_classes, data.IMAGE_SIZE, data.IMAGE_CHANNELS)
 
 
 def distillation_loss(

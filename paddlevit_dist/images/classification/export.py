@@ -9,12 +9,12 @@ from PIL import Image
 
 from ...tasks.task import ExportParts
 from .samples import evaluation_transform
-from .settings import Data
+from .settings import ClassificationDataSection
 
 _TOP = 5
 
 
-def export_parts(data: Data, kind: str, num_classes: int | None) -> ExportParts:
+def export_parts(data: ClassificationDataSection, kind: str, num_classes: int | None) -> ExportParts:
     """The parts for a classifier trained with this configuration.
 
     Args:
@@ -53,7 +53,7 @@ def export_parts(data: Data, kind: str, num_classes: int | None) -> ExportParts:
     return ExportParts(channels, about, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
 
 
-def _example(data: Data, kind: str) -> dict[str, np.ndarray]:
+def _example(data: ClassificationDataSection, kind: str) -> dict[str, np.ndarray]:
     """A drawn image, uint8 (90, 120[, 3]), and the input that it becomes, float32 (1, channels, size, size)."""
     rows, columns = np.mgrid[0:90, 0:120]
     planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]

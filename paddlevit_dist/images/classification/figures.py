@@ -15,10 +15,10 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...metrics.classifier_figures import Evaluated, galleries, surest_mistakes, tables
+from ...metrics.classifier_figures import EvaluatedAnswers, galleries, surest_mistakes, tables
 from ...runtime.errors import UserError
 from ...runtime.paddle_versions import as_written
-from ...tasks.dataset import Samples
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure, Gallery
 from ..models.attention import attention
 from ..models.cait import CaiT
@@ -59,7 +59,7 @@ def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None
 
 
 def report_figures(
-    evaluated: Evaluated, samples: Samples, look: Callable[[paddle.Tensor], np.ndarray | None]
+    evaluated: EvaluatedAnswers, samples: TransformedDataset, look: Callable[[paddle.Tensor], np.ndarray | None]
 ) -> list[Figure]:
     """All figures, most telling first; without images that can no longer be read.
 
@@ -96,7 +96,7 @@ def report_figures(
     return [*galleries(evaluated, draw, samples.describe), *tables(evaluated), *attention]
 
 
-def _choose_images(evaluated: Evaluated) -> np.ndarray:
+def _choose_images(evaluated: EvaluatedAnswers) -> np.ndarray:
     """Places of some images: the surest mistakes, and some evenly taken from those that are right."""
     sure, right = surest_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
     evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
@@ -162,13 +162,13 @@ def overlaid(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
     Args:
         shares: float32 (rows, columns) of its patches.
     """
-    colour = np.stack([pixels] * 3, axis=-1) if pixels.ndim == 2 else pixels
+    color = np.stack([pixels] * 3, axis=-1) if pixels.ndim == 2 else pixels
     low, high = np.percentile(shares, (5, 99))
     level = np.clip((shares - low) / max(high - low, 1e-12), 0.0, 1.0)
     mask = Image.fromarray(np.rint(255 * level).astype(np.uint8)).resize(
-        (colour.shape[1], colour.shape[0]), Image.Resampling.BICUBIC
+        (color.shape[1], color.shape[0]), Image.Resampling.BICUBIC
     )
     weight = 0.15 + 0.85 * np.asarray(mask, np.float32)[..., None] / 255.0
     warm = np.array([255.0, 150.0, 30.0], np.float32)
-    lit = colour * weight * 0.8 + warm * (weight - 0.15) * 0.3
-    return np.concatenate([colour, np.clip(lit, 0, 255).astype(np.uint8)], axis=1)
+    lit = color * weight * 0.8 + warm * (weight - 0.15) * 0.3
+    return np.concatenate([color, np.clip(lit, 0, 255).astype(np.uint8)], axis=1)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...registry import key_tables
 from ...runtime.errors import UserError
-from ..models.bridges.paddlevit_files import defaults_of, family_of, is_taken
+from ..models.bridges.paddlevit_files import find_family, is_taken, read_defaults
 
 _RECIPE = {
     "TRAIN.LINEAR_SCALED_LR": 512,
@@ -86,7 +86,7 @@ def get_defaults(files: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, 
         own: those of them that are not recipes of this package.
     """
     stated = ChainMap(*map(dict, reversed(files)))
-    clone = family_of(stated["MODEL.NAME"].source) if "MODEL.NAME" in stated else None
+    clone = find_family(stated["MODEL.NAME"].source) if "MODEL.NAME" in stated else None
     folder = _find_family(own, stated)
     if clone is not None:
         values = _read_defaults(clone.folder, stated, is_of_ours=bool(folder))
@@ -107,7 +107,7 @@ def _read_defaults(folder: str, stated: Mapping[str, Any], is_of_ours: bool) -> 
     rows = {row.name: row for table in key_tables() for row in table.keys}
     ours = {theirs: value for table in key_tables() for theirs, value in table.renamed_values.items()}
     found = {}
-    for name, value in defaults_of(folder).items():
+    for name, value in read_defaults(folder).items():
         if name in stated or name not in rows or not is_taken(name):
             continue
         try:

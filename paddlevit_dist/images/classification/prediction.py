@@ -8,9 +8,9 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from ...metrics.classification import best_classes
-from ...runtime.lettering import LINE_PX, letters
-from ...tasks.dataset import Samples
-from ...tasks.prediction import Entry, PredictionWriter, Row
+from ...runtime.text_rendering import LINE_PX, render_text
+from ...tasks.dataset import TransformedDataset
+from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
 from ..data.imagenet import names_by_synset
 from ..data.inputs import IMAGES, AnnotatedImages
 
@@ -27,7 +27,7 @@ class ImageClassWriter(PredictionWriter):
         class_names: as of ``best_classes``; of WordNet ids the names are drawn.
     """
 
-    def __init__(self, folder: Path, samples: Samples, class_names: Sequence[str] | None) -> None:
+    def __init__(self, folder: Path, samples: TransformedDataset, class_names: Sequence[str] | None) -> None:
         self._folder, self._number, self._class_names = folder, len(samples), class_names
         self._images = AnnotatedImages(folder, samples)
 
@@ -37,7 +37,7 @@ class ImageClassWriter(PredictionWriter):
             self._images.write(index, lambda image: beside(image, best[::2], best[1::2]))
         return {}
 
-    def finish(self, entries: Iterable[Entry]) -> list[str]:
+    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         if not (self._folder / IMAGES).is_dir():
             return []
         which = "the images" if self._number <= _MOST_IMAGES else f"the first {_MOST_IMAGES} images"
@@ -56,5 +56,5 @@ def beside(image: Image.Image, names: Sequence[str], scores: Sequence[float]) ->
     for line, (name, score) in enumerate(zip(names, scores)):
         left, top = width + LINE_PX // 2, line * LINE_PX
         pen.rectangle([left, top, left + round(score * (_NAMES_PX - LINE_PX)), top + LINE_PX - 3], fill=_BAR)
-        canvas.paste("black", (left, top), letters(f"{score:.1%} {known.get(name, name)}"))
+        canvas.paste("black", (left, top), render_text(f"{score:.1%} {known.get(name, name)}"))
     return canvas

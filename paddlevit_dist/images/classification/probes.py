@@ -19,13 +19,13 @@ from ...metrics.classification import ClassificationMetrics
 from ...metrics.classifier import record_later
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
-from ...tasks.dataset import Samples
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ...tasks.model import KeyMap, Model
 from ...tasks.prediction import InputSamples
-from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Term
+from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition
 from ..models.layers import Linear
-from .samples import ImageSamples
+from .samples import ClassificationSamples
 from .settings import ProbeSettings
 from .task import Classification
 
@@ -35,7 +35,7 @@ _NO_CLASSIFIER = "a probe measures features, and is no classifier: train one, as
 _LEAST_VOTE = 1e-7  # share of a class without a vote, whose loss would be infinite
 
 
-class FeatureSamples(ImageSamples):
+class FeatureSamples(ClassificationSamples):
     """Images until their features are known, and then these: no image is read any more."""
 
     features: np.ndarray | None = None  # float32 (samples, channels), memory-mapped
@@ -46,7 +46,7 @@ class FeatureSamples(ImageSamples):
         return self.features[index], int(self.dataset.labels[index])
 
 
-class Probed(Model):
+class ProbeModel(Model):
     """A frozen ``backbone`` without its classifier, and linear ``heads`` that know nothing of one another.
 
     Args:
@@ -130,27 +130,29 @@ class ProbeMetrics(ClassificationMetrics):
         ]
         if self._chosen is None:
             self.best = max(range(len(values)), key=lambda k: (values[k]["top-1 count"], -values[k]["loss"]))
-        top1 = {self._name_of(name): value["top-1"] for name, value in zip(self.names, values)}
+        top1 = {self._format_name(name): value["top-1"] for name, value in zip(self.names, values)}
         return {**values[self.best], **(top1 if len(values) > 1 else {})}
 
     def per_sample(self) -> list[np.ndarray]:
         return self.each[self.best].per_sample()
 
     def summary(self, values: dict[str, float]) -> str:
-        others = [f"{name} {values[self._name_of(name)]:.2f}" for name in self.names if name != self.names[self.best]]
+        others = [
+            f"{name} {values[self._format_name(name)]:.2f}" for name in self.names if name != self.names[self.best]
+        ]
         beside = f"; {', '.join(others)}" if others else ""
         return f"{super().summary(values)} ({self.kind} {self.names[self.best]}{beside})"
 
-    def _name_of(self, name: str) -> str:
+    def _format_name(self, name: str) -> str:
         return f"top-1 of {self.kind} {name}"
 
 
-class Probe(Classification):
+class ProbeTask(Classification):
     """Base class of probes: features of the samples are computed once the backbone has its weights."""
 
     config: ProbeSettings
     counts_per_sample = {"loss": 1}
-    takes_weights_of = ("classification",)
+    compatible_tasks = ("classification",)
     num_heads = 0
 
     def trains_on(self, split: str) -> bool:
@@ -171,11 +173,11 @@ class Probe(Classification):
         batch = super().collate(samples)
         return {"features": batch.pop("images"), **batch} if batch["images"].ndim == 2 else batch
 
-    def _create_model(self, num_classes: int) -> Probed:
-        return Probed(super()._create_model(0), num_classes, self.num_heads)
+    def _create_model(self, num_classes: int) -> ProbeModel:
+        return ProbeModel(super()._create_model(0), num_classes, self.num_heads)
 
-    def weights_loaded(
-        self, model: paddle.nn.Layer, datasets: Mapping[str, Samples], keep: Callable[..., np.ndarray]
+    def on_weights_loaded(
+        self, model: paddle.nn.Layer, datasets: Mapping[str, TransformedDataset], keep: Callable[..., np.ndarray]
     ) -> None:
         if self.config.MODEL.PRETRAINED is None and self.config.MODEL.RESUME is None:
             raise UserError("a probe of random weights says nothing: name trained ones with -pretrained=PATH or NAME")
@@ -183,7 +185,7 @@ class Probe(Classification):
         for split, samples in datasets.items():
             if isinstance(samples, FeatureSamples):
                 samples.features = keep(
-                    split, samples, backbone, lambda batch: backbone(self.normalise(batch["images"]))
+                    split, samples, backbone, lambda batch: backbone(self.normalize(batch["images"]))
                 )
 
     def eval_step(
@@ -197,10 +199,12 @@ class Probe(Classification):
         of_all = record_later(logits.flatten(0, 1), labels.tile([number]))
         return lambda: of_all()[metrics.best * size : (metrics.best + 1) * size]  # asked for once the best is known
 
-    def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Those of a classifier, of the images."""
         if isinstance(samples, FeatureSamples):
-            samples = ImageSamples(samples.dataset, samples.transform)
+            samples = ClassificationSamples(samples.dataset, samples.transform)
         return super().figures(samples, records, model)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
@@ -210,7 +214,7 @@ class Probe(Classification):
         raise UserError(f"export: {_NO_CLASSIFIER}")
 
 
-class LinearProbe(Probe):
+class LinearProbe(ProbeTask):
     """A linear layer for each learning rate; that with the best score counts, or that of PROBE.RATE."""
 
     def __init__(self, config: ProbeSettings) -> None:
@@ -227,24 +231,26 @@ class LinearProbe(Probe):
             for name, decay in decays.items()
         ]
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
         logits = self.logits(model, batch).astype("float32")  # (heads, batch, classes)
         labels, heads = batch["labels"].tile([self.num_heads]), self.num_heads
         losses = F.cross_entropy(logits.flatten(0, 1), labels, reduction="sum")
         # Their mean is told; each layer learns from its own whole loss.
-        return {"loss": Term(losses / heads, len(batch["labels"]), weight=heads)}
+        return {"loss": LossTerm(losses / heads, len(batch["labels"]), weight=heads)}
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """(heads, batch, classes)."""
         is_known = "features" in batch  # else these are a look at a training that does not begin
-        return model(batch["features"] if is_known else self.normalise(batch["images"]))
+        return model(batch["features"] if is_known else self.normalize(batch["images"]))
 
     def build_metrics(self) -> ProbeMetrics:
         names = [f"{rate:g}" for rate in self._rates]
         return ProbeMetrics(self.num_classes, self.evaluated_classes, "rate", names, self._chosen)
 
 
-class NeighbourProbe(Probe):
+class KnnProbe(ProbeTask):
     """Votes of the most similar training images, by cosine and weighted with exp(similarity / temperature); the first
     of PROBE.NEIGHBOURS counts."""
 
@@ -268,17 +274,17 @@ class NeighbourProbe(Probe):
         samples.notices = list(dict.fromkeys([*self._bank_samples.notices, *samples.notices]))
         return samples
 
-    def about_data(self, samples: Any) -> dict[str, Any]:
+    def dataset_signature(self, samples: Any) -> dict[str, Any]:
         """Classes are those of the images, whatever the weights were trained on."""
-        facts = super().about_data(samples)
+        facts = super().dataset_signature(samples)
         return {name: fact for name, fact in facts.items() if "classes" not in name}
 
-    def weights_loaded(
-        self, model: paddle.nn.Layer, datasets: Mapping[str, Samples], keep: Callable[..., np.ndarray]
+    def on_weights_loaded(
+        self, model: paddle.nn.Layer, datasets: Mapping[str, TransformedDataset], keep: Callable[..., np.ndarray]
     ) -> None:
         bank = self._bank_samples
         assert bank is not None
-        super().weights_loaded(model, {"train": bank, **datasets}, keep)
+        super().on_weights_loaded(model, {"train": bank, **datasets}, keep)
         features = to_device(np.array(bank.features))
         self._bank = F.normalize(features, axis=-1), to_device(np.asarray(bank.dataset.labels, np.int64))
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...intervals import Classified, Rated, means
+from ...intervals import ClassificationCounts, ProportionRecompute, means
 from ...runtime.errors import UserError
 from ...runtime.printing import shorten
-from ...tasks.sample_names import Names
-from ...tasks.scored import UNKNOWN, Origin, Scored
-from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, layout_of, numbers_of, read_listed_classes
+from ...tasks.sample_names import SampleNames
+from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, find_layout, parse_scores, read_listed_classes
 
 _BEST = 5
 _FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
@@ -20,7 +20,7 @@ _ROUNDED = 0.01  # a thousand probabilities with four digits do not add up bette
 _SMALLEST = 1e-15  # a probability below it counts as it: one sure mistake would make the mean infinite
 
 
-class Answers(NamedTuple):
+class TableAnswers(NamedTuple):
     """A table's answers for the images, in the order of the truth.
 
     Attributes:
@@ -37,7 +37,9 @@ class Answers(NamedTuple):
     notices: list[str]
 
 
-def score(path: str, truth: ClassGroundTruth | str, softmax: bool = False, origin: Origin = UNKNOWN) -> Scored:
+def score(
+    path: str, truth: ClassGroundTruth | str, softmax: bool = False, origin: ResultSource = UNKNOWN
+) -> ScoreReport:
     """Read a table of results and compare it with the truth.
 
     Args:
@@ -49,24 +51,24 @@ def score(path: str, truth: ClassGroundTruth | str, softmax: bool = False, origi
     """
     if isinstance(truth, str):
         listed = read_listed_classes(truth)
-        layout = layout_of(path, None, set(listed.values()))
-        truth = _truth_of(truth, listed, path, layout)
+        layout = find_layout(path, None, set(listed.values()))
+        truth = _load_truth(truth, listed, path, layout)
     else:
-        layout = layout_of(path, truth.classes)
+        layout = find_layout(path, truth.classes)
     if layout.scores and len(layout.scores) != len(truth.classes):
         said = f"{len(layout.scores):,} columns of classes, but {truth.source} has {len(truth.classes):,} classes"
         raise UserError(f"{path}: {said}")
-    finder = _Finder(path, layout, truth)
+    finder = _ImageFinder(path, layout, truth)
     answers = _from_scores(finder, softmax) if layout.scores else _from_best(finder, softmax)
     finder.require_all()
-    classified = Classified(truth.labels, answers.places, len(truth.classes), truth.classes, answers.top)
+    classified = ClassificationCounts(truth.labels, answers.places, len(truth.classes), truth.classes, answers.top)
     loss = means({"loss": answers.losses})
     has_loss = bool(np.isfinite(answers.losses).any())
-    return Scored(
+    return ScoreReport(
         counted=f"{len(truth.names):,} images of {len(truth.classes):,} classes: {path}, truth of {truth.source}",
         names=truth.names,
         sample="image",
-        recompute=Rated(lambda weights: {**classified(weights), **loss(weights)}, classified.rates()),
+        recompute=ProportionRecompute(lambda weights: {**classified(weights), **loss(weights)}, classified.rates()),
         shown={**{f"top-{k}": 2 for k in answers.top}, "balanced accuracy": 2, **({"loss": 4} if has_loss else {})},
         of_class=("recall {}", 2),
         classes=truth.classes,
@@ -84,7 +86,7 @@ def score(path: str, truth: ClassGroundTruth | str, softmax: bool = False, origi
     )
 
 
-def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: ResultTableLayout) -> ClassGroundTruth:
+def _load_truth(file: str, listed: Mapping[str, str], path: str, layout: ResultTableLayout) -> ClassGroundTruth:
     """The truth of a table: its classes are those of the results where these have a column for each, else all that
     either names."""
     true, notices = set(listed.values()), []
@@ -134,12 +136,12 @@ def _labels(classes: Sequence[str]) -> dict[str, int]:
     return {**numbers, **{name: label for label, name in enumerate(classes)}}
 
 
-class _Finder:
+class _ImageFinder:
     """The image of each row."""
 
     def __init__(self, path: str, layout: ResultTableLayout, truth: ClassGroundTruth) -> None:
         self.path, self.layout, self.truth = path, layout, truth
-        self._names = Names(truth.names, truth.source)
+        self._names = SampleNames(truth.names, truth.source)
         self._lines = np.zeros(len(truth.names), np.int64)  # of each image; 0: none so far
 
     def rows(self) -> Iterator[tuple[int, TableRow]]:
@@ -170,7 +172,7 @@ class _Finder:
             raise UserError(f"{self.path}: {said}, such as {self.truth.names[without[0]]}; a score is of all of them")
 
 
-def _from_scores(finder: _Finder, softmax: bool) -> Answers:
+def _from_scores(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     truth, layout = finder.truth, finder.layout
     number, classes = len(truth.names), np.arange(len(truth.classes))
     places, losses = np.zeros(number, np.int32), np.full(number, np.nan, np.float32)
@@ -178,7 +180,7 @@ def _from_scores(finder: _Finder, softmax: bool) -> Answers:
     rows = finder.rows()
     while batch := list(itertools.islice(rows, max(1, _MOST_NUMBERS // len(classes)))):
         chosen = np.array([place for place, _ in batch])
-        scores = np.array([numbers_of(finder.path, row, layout.scores, layout.separator) for _, row in batch])
+        scores = np.array([parse_scores(finder.path, row, layout.scores, layout.separator) for _, row in batch])
         labels = truth.labels[chosen]
         true = np.take_along_axis(scores, labels[:, None], axis=1)  # (rows, 1)
         ahead = (scores > true) | ((scores == true) & (classes < labels[:, None]))
@@ -213,10 +215,10 @@ def _from_scores(finder: _Finder, softmax: bool) -> Answers:
         notices.append(f"{finder.path}: rows add up to 1, as probabilities do: without -logits loss is of them")
     if has_loss and smallest:
         notices.append(f"{finder.path}: {smallest:,} true classes below {_SMALLEST:g}: taken as that, as Kaggle does")
-    return Answers(places, losses if has_loss else np.full(number, np.nan, np.float32), top, protocol, notices)
+    return TableAnswers(places, losses if has_loss else np.full(number, np.nan, np.float32), top, protocol, notices)
 
 
-def _from_best(finder: _Finder, softmax: bool) -> Answers:
+def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     if softmax:
         raise UserError(
             f"-logits: {finder.path} has no scores of classes, but {len(finder.layout.best)} best; leave it out"
@@ -244,6 +246,6 @@ def _from_best(finder: _Finder, softmax: bool) -> Answers:
     if are_numbers and shifted > max(right, len(off) / 2):
         said = f"{shifted:,} of {len(off):,} would be right, and {right:,} are: is one side counted from 1?"
         notices.append(f"{finder.path}: with classes one lower or higher {said}")
-    return Answers(
+    return TableAnswers(
         places, np.full(len(truth.names), np.nan, np.float32), (1, _BEST) if has_top5 else (1,), protocol, notices
     )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
 from ...runtime.printing import shorten
-from ...runtime.tables import NAME_HEADINGS, TableRow, rows_of, separator_of
+from ...runtime.tables import NAME_HEADINGS, TableRow, find_separator, iterate_rows
 
 _BEST = (
     "prediction predicted pred predicted_class predicted_label predicted_labels y_pred class label class_name class_id "
@@ -53,9 +53,9 @@ class ResultTableLayout(NamedTuple):
         """The rows of images.
 
         Raises:
-            UserError: one has more or fewer columns than the first; or as ``rows_of``.
+            UserError: one has more or fewer columns than the first; or as ``iterate_rows``.
         """
-        for row in itertools.islice(rows_of(path, self.separator), int(self.has_header), None):
+        for row in itertools.islice(iterate_rows(path, self.separator), int(self.has_header), None):
             if len(row.cells) != self.width:
                 raise UserError(
                     f"{path}, line {row.line}: {len(row.cells):,} columns, but {self.width:,} in the first line; is "
@@ -64,7 +64,7 @@ class ResultTableLayout(NamedTuple):
             yield row
 
 
-def layout_of(
+def find_layout(
     path: str, classes: Sequence[str] | None, occurring: Set[str] = frozenset(), of_truth: bool = False
 ) -> ResultTableLayout:
     """Find out where a table has names and classes.
@@ -76,8 +76,8 @@ def layout_of(
     Raises:
         UserError: it cannot be read, is empty, or has no such columns.
     """
-    separator = separator_of(path)
-    first = next(rows_of(path, separator), None)
+    separator = find_separator(path)
+    first = next(iterate_rows(path, separator), None)
     if first is None:
         raise UserError(f"{path} is empty; {_EXPECTED}")
     cells = [cell.strip() for cell in first.cells]
@@ -172,7 +172,7 @@ def _score_columns(
     return plain if classes is None and len(plain) > 1 and not has_best else []
 
 
-def numbers_of(path: str, row: TableRow, columns: Sequence[int], separator: str) -> list[float]:
+def parse_scores(path: str, row: TableRow, columns: Sequence[int], separator: str) -> list[float]:
     """The scores of a row; a decimal comma counts where columns are separated by something else.
 
     Raises:
@@ -213,7 +213,7 @@ def read_listed_classes(path: str) -> dict[str, str]:
     Raises:
         UserError: it cannot be read, has scores in place of a class, or names an image twice.
     """
-    layout = layout_of(path, None, of_truth=True)
+    layout = find_layout(path, None, of_truth=True)
     if not layout.best:
         said = f"{path} has no column with the true class, but {len(layout.scores):,} of scores"
         raise UserError(f"{said}; the truth is one class for each image, and stands before the results")

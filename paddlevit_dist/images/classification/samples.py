@@ -6,17 +6,17 @@ import numpy as np
 from PIL import Image
 
 from ...runtime.errors import UserError
-from ...tasks.dataset import Samples, dataset_class
+from ...tasks.dataset import TransformedDataset, dataset_class
 from ...tasks.sample_checks import BadSample
 from ..data.image_dataset import ImageDataset
-from ..data.quarantine import Replacements
+from ..data.quarantine import ReplacementReader
 from ..transforms.crops import EvaluationTransform, GlyphTransform
 from ..transforms.on_device import RandomErasing
 from .class_balance import draw_balanced_order
-from .settings import ClassificationSettings, Data
+from .settings import ClassificationDataSection, ClassificationSettings
 
 
-class ImageSamples(Samples):
+class ClassificationSamples(TransformedDataset):
     """A dataset of images with its transform: what a loader process reads."""
 
     def __init__(self, dataset: ImageDataset, transform: Any, erasing: RandomErasing | None = None) -> None:
@@ -25,7 +25,7 @@ class ImageSamples(Samples):
         self.transform = transform
         self.erasing = erasing
         self.reader: Any = dataset.read
-        self.replacements: Replacements | None = None  # replaces unreadable images
+        self.replacements: ReplacementReader | None = None  # replaces unreadable images
         self.is_balanced = False
         left_out = dataset.left_out.num_images if dataset.left_out else 0
         self.without = f"without {left_out:,} image{'s' * (left_out > 1)} not opened here" if left_out else ""
@@ -52,11 +52,11 @@ class ImageSamples(Samples):
         return self.dataset.class_names
 
     @property
-    def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.is_share
+    def is_random_split(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.is_random_split
 
 
-def dataset_of(config: ClassificationSettings) -> type[ImageDataset]:
+def find_dataset_class(config: ClassificationSettings) -> type[ImageDataset]:
     """The class of the configured dataset; ``ImageDataset`` for one of a user's that is not registered here."""
     try:
         return dataset_class(config, ImageDataset)
@@ -64,7 +64,7 @@ def dataset_of(config: ClassificationSettings) -> type[ImageDataset]:
         return ImageDataset
 
 
-def evaluation_transform(data: Data, kind: str) -> EvaluationTransform | GlyphTransform:
+def evaluation_transform(data: ClassificationDataSection, kind: str) -> EvaluationTransform | GlyphTransform:
     """Return what an evaluation makes of images.
 
     Args:

@@ -18,22 +18,22 @@ from ...settings.key import (
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
     ConfigView,
+    IgnoredKeys,
+    KeySetting,
+    KeyTable,
     Range,
-    Setting,
-    Table,
-    Unused,
     show,
 )
 from ...settings.section import Pair, PathText, Section, key, rows
 from .. import settings
-from ..expected_input import input_of
+from ..expected_input import find_expected_input
 from ..settings import IMAGES
 from .paddlevit_defaults import get_defaults
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
 
-class Data(settings.Data):
+class ClassificationDataSection(settings.ImageDataSection):
     # Of these and the next ones the defaults are what the weights expect, where that is known (``expected_input``).
     IMAGE_SIZE: int = key(224, "height and width in pixels that the model sees", Range(low=1, high=10_000))
     IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for colour, 1 for grey")
@@ -53,7 +53,7 @@ class Data(settings.Data):
     CLASS_BALANCED: bool = key(False, "training reads all classes equally often")
 
 
-class Train(every_run.Train):
+class ClassificationTrainSection(every_run.TrainSection):
     SMOOTHING: float = key(0.0, "label smoothing", SHARE_BELOW_1)
     CLASS_WEIGHTS: list[float] | Literal["balanced"] | None = key(
         None,
@@ -92,8 +92,8 @@ class Train(every_run.Train):
 
 
 class ClassificationSettings(settings.ImageSettings):
-    DATA: Data
-    TRAIN: Train
+    DATA: ClassificationDataSection
+    TRAIN: ClassificationTrainSection
 
 
 class ProbeKeys(Section):
@@ -117,7 +117,7 @@ class ProbeSettings(ClassificationSettings):
 _TEMPERATURE = "TRAIN.DISTILLATION_TAU"  # PaddleViT's
 
 
-def _complete(values: CfgNode, settings: Mapping[str, Setting], everything: Sequence[Setting]) -> list[str]:
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], everything: Sequence[KeySetting]) -> list[str]:
     """Images are evaluated at the size, with the crop and by the resize that the weights expect."""
     for setting in everything:
         if setting.name == _TEMPERATURE and str(setting.value) not in ("1", "1.0", "None"):
@@ -127,7 +127,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], everything: Sequ
     crop = settings.get("DATA.CROP_PCT")
     names += ["INTERPOLATION", "CROP_MODE"] if crop is None or crop.source == COMMAND_LINE else []
     names = [name for name in names if f"DATA.{name}" not in settings]
-    found = input_of(values, is_hub_asked=bool(names))
+    found = find_expected_input(values, is_hub_asked=bool(names))
     for name in names if found is not None else ():
         values.DATA[name] = getattr(found[0], name.lower())
     return []
@@ -158,37 +158,39 @@ def _check(given: ConfigView[ClassificationSettings]) -> list[str]:
     return []
 
 
-def _find_unused(given: ConfigView[ClassificationSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKeys]:
     data, train = given.values.DATA, given.values.TRAIN
     policy = None
     if train.RAND_AUGMENT:
         policy = "TRAIN.RAND_AUGMENT"
         if train.AUTO_AUGMENT:
-            yield Unused(("TRAIN.AUTO_AUGMENT",), policy, "{} takes its place")
+            yield IgnoredKeys(("TRAIN.AUTO_AUGMENT",), policy, "{} takes its place")
         if train.RAND_AUGMENT is not True:
-            yield Unused(("TRAIN.RAND_AUGMENT_LAYERS", "TRAIN.RAND_AUGMENT_MAGNITUDE"), policy, "{} says it")
+            yield IgnoredKeys(("TRAIN.RAND_AUGMENT_LAYERS", "TRAIN.RAND_AUGMENT_MAGNITUDE"), policy, "{} says it")
     elif train.AUTO_AUGMENT and not str(train.AUTO_AUGMENT).startswith("3a"):
         policy = "TRAIN.AUTO_AUGMENT"
     if policy and train.COLOR_JITTER:
-        yield Unused(("TRAIN.COLOR_JITTER",), policy, "{} takes its place")
+        yield IgnoredKeys(("TRAIN.COLOR_JITTER",), policy, "{} takes its place")
     if train.DISTILLATION_TYPE == "none":
         names = ("DISTILLATION_ALPHA", "TEACHER_MODEL", "TEACHER_WEIGHTS")
-        yield Unused(tuple(f"TRAIN.{name}" for name in names), "TRAIN.DISTILLATION_TYPE", "there is no teacher: {}")
+        yield IgnoredKeys(
+            tuple(f"TRAIN.{name}" for name in names), "TRAIN.DISTILLATION_TYPE", "there is no teacher: {}"
+        )
     if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
-        yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
+        yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
 
-TABLE = Table(
+TABLE = KeyTable(
     keys=rows(ClassificationSettings),
     training=(
         "TRAIN.",
         *("DATA.DECODER", "DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.GLYPH_DISTORTION", "DATA.CLASS_BALANCED"),
     ),
-    implied=get_defaults,
-    complete=_complete,
+    infer=get_defaults,
+    resolve_defaults=_complete,
     check=_check,
-    unused=_find_unused,
-    dropped={
+    find_ignored=_find_unused,
+    ignored_keys={
         _TEMPERATURE: "it is 1, as in DeiT's and PaddleViT's recipes",
         "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as PaddleViT does it, and a batch has no clean part",
     },
@@ -201,7 +203,7 @@ _INPUT = (
 )
 
 
-def _complete_probe(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Network and input are those of the run whose weights are given, unless the command line says otherwise."""
     from ...checkpoint.content import checkpoint_in, read_about  # which need NumPy, and other commands do not
 
@@ -232,15 +234,17 @@ def _check_probe(given: ConfigView[ProbeSettings]) -> list[str]:
     return []
 
 
-def _find_unused_of_probe(given: ConfigView[ProbeSettings]) -> Iterator[Unused]:
+def _find_unused_of_probe(given: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
     names = (*TABLE.of_training() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_BAD_SAMPLE")
-    yield Unused(tuple(sorted(names)), "TASK", "features are computed once, of images as an evaluation sees them: {}")
+    yield IgnoredKeys(
+        tuple(sorted(names)), "TASK", "features are computed once, of images as an evaluation sees them: {}"
+    )
 
 
-PROBE_TABLE = Table(
+PROBE_TABLE = KeyTable(
     keys=rows(ProbeSettings),
     effects={"network": ("PROBE.RATES",), "score": ("PROBE.",)},
-    complete=_complete_probe,
+    resolve_defaults=_complete_probe,
     check=_check_probe,
-    unused=_find_unused_of_probe,
+    find_ignored=_find_unused_of_probe,
 )

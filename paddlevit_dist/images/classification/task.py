@@ -14,48 +14,55 @@ import paddle.nn.functional as F
 from ...distributed import has_batch_norm, rank
 from ...extension import make
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import Classifier, joined
-from ...metrics.classifier_figures import Evaluated
+from ...metrics.classifier import ClassifierTask, joined
+from ...metrics.classifier_figures import EvaluatedAnswers
 from ...models import create_model
 from ...runtime.device_kinds import accelerator_bytes
 from ...runtime.environment import program
 from ...runtime.errors import UserError
-from ...runtime.lettering import drawable
 from ...runtime.printing import one_line
+from ...runtime.text_rendering import printable_or
 from ...runtime.transfers import to_device
-from ...tasks.dataset import Samples
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
-from ...tasks.model import contract_of
+from ...tasks.model import as_model
 from ...tasks.prediction import InputSamples
 from ...tasks.sample_checks import require_finite, require_label
-from ...tasks.task import ExportParts, Step, Term
+from ...tasks.task import ExportParts, LossTerm, StepPosition
 from .. import expected_input
 from ..data.held_out import open_images
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
 from ..data.inputs import image_inputs
-from ..data.inspection import Inspection
+from ..data.inspection import SplitInspection
 from ..data.parts import PartReader
-from ..data.quarantine import Replacements, merge_quarantine
-from ..data.reading import Reading, check_labels
+from ..data.quarantine import ReplacementReader, merge_quarantine
+from ..data.reading import ReadConfig, check_labels
 from ..models.options import configured_options
 from ..transforms.crops import GlyphTransform, TrainingTransform
 from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
-from ..transforms.on_device import Mix, Normaliser, RandomErasing, build_mixing, smooth_targets, soft_cross_entropy
+from ..transforms.on_device import (
+    MixParameters,
+    PixelNormalizer,
+    RandomErasing,
+    build_mixing,
+    smooth_targets,
+    soft_cross_entropy,
+)
 from ..transforms.policies import build_augmentation
-from .class_balance import class_weights, tell_imbalance, weighted_cross_entropy
-from .distillation import distillation_loss, teacher_of
+from .class_balance import class_weights, format_imbalance, weighted_cross_entropy
+from .distillation import build_teacher, distillation_loss
 from .export import export_parts
 from .figures import report_figures, roll_out
 from .prediction import ImageClassWriter
-from .samples import ClassificationInput, ImageSamples, dataset_of, evaluation_transform
+from .samples import ClassificationInput, ClassificationSamples, evaluation_transform, find_dataset_class
 from .settings import ClassificationSettings
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
 _MOST_CLASSES_TOLD = 20
 
 
-class Classification(Classifier):
+class Classification(ClassifierTask):
     """Trains and evaluates an image classifier; losses are summed over a batch."""
 
     config: ClassificationSettings
@@ -65,7 +72,7 @@ class Classification(Classifier):
     compiles = True
     fixed_shapes = True
     counts_per_sample = {"loss": 1, "distillation": 1}
-    of_each_rank = {
+    rank_local_options = {
         **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),
         "TRAIN.CUTMIX_MINMAX": None,
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
@@ -75,28 +82,30 @@ class Classification(Classifier):
     def __init__(self, config: ClassificationSettings) -> None:
         super().__init__(config)
         data = config.DATA
-        self.normaliser = Normaliser(data.IMAGENET_MEAN, data.IMAGENET_STD)
+        self.normalizer = PixelNormalizer(data.IMAGENET_MEAN, data.IMAGENET_STD)
         self.num_classes = config.MODEL.NUM_CLASSES
         self.class_names = None
         self.class_weights = None
-        self.replacements: Replacements | None = None
+        self.replacements: ReplacementReader | None = None
         self.teacher = None
         self._crops: TrainingTransform | None = None  # of training images
-        self._inspection: Inspection | None = Inspection(config.EVAL, data.ON_BAD_SAMPLE == "skip", data.ALLOW_LEFT_OUT)
+        self._inspection: SplitInspection | None = SplitInspection(
+            config.EVAL, data.ON_BAD_SAMPLE == "skip", data.ALLOW_LEFT_OUT
+        )
         train = config.TRAIN
         self.mixing = build_mixing(train)
         self.erasing = None
         if train.RANDOM_ERASE_PROB:
             self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
         self.model_options, notices = configured_options(config.MODEL)
-        self.notices += [*notices, *filter(None, [expected_input.tell_expected(config)])]
+        self.notices += [*notices, *filter(None, [expected_input.format_expected_input(config)])]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inspection": None}
 
     # ---- data ----------------------------------------------------------------------------------------------------
 
-    def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
+    def build_dataset(self, split: str, cache_folder: Path) -> ClassificationSamples:
         data = self.config.DATA
         dataset, notes = open_images(self.config, split, cache_folder)
         self._check_classes(dataset)
@@ -105,7 +114,7 @@ class Classification(Classifier):
         notes += self._inspection.look(dataset, split, dataset.num_classes)
         is_training = self.trains_on(split)
         transform = self.training_transform(dataset.kind) if is_training else evaluation_transform(data, dataset.kind)
-        samples = ImageSamples(dataset, transform, self.erasing if is_training else None)
+        samples = ClassificationSamples(dataset, transform, self.erasing if is_training else None)
         samples.notices = [*map(one_line, notes)]
         if not is_training:
             self.evaluated_classes = samples.class_names and list(map(str, samples.class_names))
@@ -128,7 +137,7 @@ class Classification(Classifier):
     def describe_samples(self, samples: Any) -> str:
         said = super().describe_samples(samples)
         # A program may hand the trainer samples of its own.
-        if not isinstance(samples, ImageSamples) or samples.dataset.labels is None:
+        if not isinstance(samples, ClassificationSamples) or samples.dataset.labels is None:
             return said
         labels = samples.dataset.labels
         numbers = np.bincount(np.asarray(labels, dtype=np.int64), minlength=samples.dataset.num_classes)
@@ -137,9 +146,9 @@ class Classification(Classifier):
         names = samples.class_names or range(len(numbers))
         return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
 
-    def about_data(self, samples: Any) -> dict[str, Any]:
-        facts = super().about_data(samples)
-        if not isinstance(samples, ImageSamples):  # a program's own
+    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+        facts = super().dataset_signature(samples)
+        if not isinstance(samples, ClassificationSamples):  # a program's own
             return facts
         facts["number of classes"] = samples.dataset.num_classes
         labels = samples.dataset.labels
@@ -149,13 +158,13 @@ class Classification(Classifier):
             facts["classes"] = list(map(str, samples.class_names))
         return facts
 
-    def about_input(self) -> dict[str, Any]:
+    def preprocess_signature(self) -> dict[str, Any]:
         data = self.config.DATA
         crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
         names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
 
-    def _apply_training_policies(self, samples: ImageSamples) -> None:
+    def _apply_training_policies(self, samples: ClassificationSamples) -> None:
         """Class weights, class-balanced reading and the replacement of unreadable images; never in an evaluation."""
         data = self.config.DATA
         labels = samples.dataset.labels
@@ -168,16 +177,16 @@ class Classification(Classifier):
         samples.is_balanced = data.CLASS_BALANCED
         if labels is not None:
             is_corrected = data.CLASS_BALANCED or self.class_weights is not None
-            samples.notices += map(one_line, tell_imbalance(labels, samples.class_names, is_corrected))
+            samples.notices += map(one_line, format_imbalance(labels, samples.class_names, is_corrected))
         if data.DECODER == "fast":
             self._use_fast_decoder(samples)
         if data.ON_BAD_SAMPLE == "skip":
-            samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
+            samples.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
         elif samples.dataset.reads_parts and isinstance(samples.transform, TrainingTransform):
             # An image that cannot be decoded would be found too late to be replaced.
             samples.reader = PartReader(samples.dataset)
 
-    def _use_fast_decoder(self, samples: ImageSamples) -> None:
+    def _use_fast_decoder(self, samples: ClassificationSamples) -> None:
         cv2 = require_opencv()
         if samples.dataset.reading is None or not isinstance(samples.transform, TrainingTransform):
             raise UserError(f"DATA.DECODER fast is for datasets of image files, not for {self.config.DATA.DATASET}")
@@ -205,13 +214,13 @@ class Classification(Classifier):
             )
 
     def reading_advice(self, samples: Any) -> Sequence[str]:
-        if not isinstance(samples, ImageSamples) or samples.dataset.reading is None:  # not files of images
+        if not isinstance(samples, ClassificationSamples) or samples.dataset.reading is None:  # not files of images
             return ()
         packing = f"make smaller images once ({program('prepare images')} -h)"
         return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
 
-    def classes_of(self, samples: Any) -> np.ndarray | None:
-        labels = samples.dataset.labels if isinstance(samples, ImageSamples) else None
+    def get_classes(self, samples: Any) -> np.ndarray | None:
+        labels = samples.dataset.labels if isinstance(samples, ClassificationSamples) else None
         return None if labels is None else np.asarray(labels, dtype=np.int64)
 
     def classes_in(self, sample: Any) -> np.ndarray | None:
@@ -238,12 +247,12 @@ class Classification(Classifier):
             self.notices.append("note: the weights do not name their 1,000 classes: they are taken for ImageNet's")
         model = self._create_model(num_classes or self.num_classes)
         if not config.EVAL:
-            self.notices += filter(None, [expected_input.tell_better(config, accelerator_bytes())])
+            self.notices += filter(None, [expected_input.format_better_weights(config, accelerator_bytes())])
             if self._crops is not None:
                 self._crops.prepare()
-            self.teacher = teacher_of(config.TRAIN, self.num_classes, config.DATA)
+            self.teacher = build_teacher(config.TRAIN, self.num_classes, config.DATA)
             if self.teacher is not None:
-                contract_of(model).learn_from_teacher()
+                as_model(model).learn_from_teacher()
         return model
 
     def _create_model(self, num_classes: int) -> paddle.nn.Layer:
@@ -264,13 +273,15 @@ class Classification(Classifier):
             return []
         return [f"note: a training needs TRAIN.TEACHER_MODEL (TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE})"]
 
-    def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
+    def normalize(self, images: paddle.Tensor) -> paddle.Tensor:
         """uint8 pixels (batch, channels, height, width) -> float32 of the same shape."""
-        return self.normaliser(images)
+        return self.normalizer(images)
 
     # ---- training ------------------------------------------------------------------------------------------------
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
         labels = batch["labels"]
         images, mix = self.training_images(batch, step)
         outputs = model(images)
@@ -283,35 +294,37 @@ class Classification(Classifier):
             # therefore lower than that of whole images.
             shown = labels if mix is None else mix.dominant(labels)
             correct = (logits.argmax(axis=-1) == shown).astype("float32").sum()
-        shown_accuracy = Term(100.0 * correct, count, weight=0.0)
+        shown_accuracy = LossTerm(100.0 * correct, count, weight=0.0)
         loss = self._cross_entropy(logits, labels, mix)
         if self.teacher is None:
-            return {"loss": Term(loss, count), "top-1": shown_accuracy}
+            return {"loss": LossTerm(loss, count), "top-1": shown_accuracy}
         train = self.config.TRAIN
         share = train.DISTILLATION_ALPHA
         lesson = distillation_loss(train.DISTILLATION_TYPE, taught, self.teacher(images))
         return {
-            "loss": Term(loss, count, weight=1.0 - share),
-            "distillation": Term(lesson, count, weight=share),
+            "loss": LossTerm(loss, count, weight=1.0 - share),
+            "distillation": LossTerm(lesson, count, weight=share),
             "top-1": shown_accuracy,
         }
 
-    def training_images(self, batch: dict[str, paddle.Tensor], step: Step) -> tuple[paddle.Tensor, Mix | None]:
+    def training_images(
+        self, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> tuple[paddle.Tensor, MixParameters | None]:
         """The model's input, normalised, erased and mixed, and how it was mixed."""
-        images = self.normaliser(batch["images"])
+        images = self.normalizer(batch["images"])
         if self.erasing is not None:
             images = self.erasing.fill(images, batch)
         mix = self._draw_mix(images.shape, step)
         return (images if mix is None else mix.images(images)), mix
 
-    def _draw_mix(self, shape: Sequence[int], step: Step) -> Mix | None:
+    def _draw_mix(self, shape: Sequence[int], step: StepPosition) -> MixParameters | None:
         """How to mix this process's micro-batch; None: not at all."""
         if self.mixing is None:
             return None
         generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
         return self.mixing.draw(generator, tuple(shape))
 
-    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: Mix | None) -> paddle.Tensor:
+    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: MixParameters | None) -> paddle.Tensor:
         """Summed over the batch. Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) mixes the true
         label's loss with the mean over all classes."""
         smoothing = self.config.TRAIN.SMOOTHING
@@ -330,7 +343,7 @@ class Classification(Classifier):
         return (1.0 - smoothing) * true_label + smoothing * uniform
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
-        blocks = contract_of(model).recomputed_layers()
+        blocks = as_model(model).recomputed_layers()
         if not blocks and has_batch_norm(model):
             raise UserError(
                 f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has batch norms, which would count each batch twice; leave "
@@ -348,14 +361,16 @@ class Classification(Classifier):
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        return model(self.normaliser(batch["images"]))
+        return model(self.normalizer(batch["images"]))
 
     def build_metrics(self) -> ClassificationMetrics:
         return ClassificationMetrics(self.num_classes, self.evaluated_classes)
 
-    def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
-        evaluated = Evaluated(*joined(records), self.num_classes, samples.class_names)
-        return report_figures(evaluated, samples, lambda images: roll_out(model, self.normaliser(images)))
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
+    ) -> list[Figure]:
+        evaluated = EvaluatedAnswers(*joined(records), self.num_classes, samples.class_names)
+        return report_figures(evaluated, samples, lambda images: roll_out(model, self.normalizer(images)))
 
     # ---- prediction and export -----------------------------------------------------------------------------------
 
@@ -365,42 +380,44 @@ class Classification(Classifier):
         Raises:
             UserError: paths and images in memory are mixed.
         """
-        data, dataset = self.config.DATA, dataset_of(self.config)
+        data, dataset = self.config.DATA, find_dataset_class(self.config)
         transform = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
-        reading = Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
+        reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
         samples = image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
         if dataset is ImageDataset:
             said = f"note: dataset {data.DATASET} is not registered here: its images are taken for photographs"
             samples.notices = [said, *samples.notices]
         return samples
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> "ImageClassWriter":
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "ImageClassWriter":
         return ImageClassWriter(folder, samples, self.class_names)
 
     def export_parts(self) -> ExportParts:
-        return export_parts(self.config.DATA, dataset_of(self.config).kind, self.num_classes)
+        return export_parts(self.config.DATA, find_dataset_class(self.config).kind, self.num_classes)
 
     # ---- images ------------------------------------------------------------------------------------------------
 
-    def images(self, samples: ImageSamples, batch: dict[str, np.ndarray], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def images(
+        self, samples: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
+    ) -> list[tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
-        images, mix = self.training_images(tensors, Step(epoch, epoch, epoch + 1))
+        images, mix = self.training_images(tensors, StepPosition(epoch, epoch, epoch + 1))
         targets = F.one_hot(tensors["labels"], self.num_classes)
         shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
-        return list(zip(self.normaliser.pixels(images), (self._caption(row, samples.class_names) for row in shares)))
+        return list(zip(self.normalizer.pixels(images), (self._caption(row, samples.class_names) for row in shares)))
 
-    def evaluation_images(self, samples: ImageSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def evaluation_images(self, samples: ClassificationSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same images as an evaluation would see them."""
         transform = evaluation_transform(self.config.DATA, samples.dataset.kind)
         readings = [samples.dataset.read(index) for index in indices]
         images = np.stack([transform(image, np.random.default_rng(0)) for image, _ in readings])
         shares = np.eye(self.num_classes)[[label for _, label in readings]]
-        pixels = self.normaliser.pixels(self.normaliser(paddle.to_tensor(images)))
+        pixels = self.normalizer.pixels(self.normalizer(paddle.to_tensor(images)))
         return list(zip(pixels, (self._caption(row, samples.class_names) for row in shares)))
 
     def _caption(self, shares: np.ndarray, class_names: list[str] | None) -> str:
         """Names of the labels, with their shares where there are several."""
         best = [label for label in np.argsort(-shares)[:2].tolist() if shares[label] > 0.005]
-        names = [drawable(class_names[label], f"class {label}") if class_names else str(label) for label in best]
+        names = [printable_or(class_names[label], f"class {label}") if class_names else str(label) for label in best]
         return names[0] if len(best) == 1 else " ".join(f"{n} {shares[i]:.0%}" for n, i in zip(names, best))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from ...runtime.errors import UserError
-from .formats import folder_paths, names_in, readable_suffixes, suffix_of
+from .formats import folder_paths, get_suffix, names_in, readable_suffixes
 
 
 def images_in(folder: str) -> dict[str, str]:
@@ -33,7 +33,7 @@ def image_names(folder: str) -> list[str]:
         UserError: it cannot be listed.
     """
     suffixes = readable_suffixes()
-    return [name for name in names_in(folder) if suffix_of(os.fsencode(name)) in suffixes]
+    return [name for name in names_in(folder) if get_suffix(os.fsencode(name)) in suffixes]
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...runtime.errors import UserError
-from .formats import SPLIT_WORDS, folder_paths, names_in, readable_suffixes, suffix_of
+from .formats import SPLIT_WORDS, folder_paths, get_suffix, names_in, readable_suffixes
 
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_IMAGES = ("JPEGImages", "images", "Images", "img")
@@ -24,7 +24,7 @@ _LABEL = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*$")
 _OUTLINE = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){6,}\s*$")
 
 
-class Guess(NamedTuple):
+class DatasetGuess(NamedTuple):
     """A dataset that a path appears to hold.
 
     Attributes:
@@ -46,7 +46,7 @@ def first_folders(folder: str) -> list[str]:
     return folder_paths(folder, may_be_absent=True, most=MOST_NAMES)
 
 
-def find_boxes(root: str, shown: str) -> list[Guess]:
+def find_boxes(root: str, shown: str) -> list[DatasetGuess]:
     """The datasets of images with boxes that a folder holds, usually none or one.
 
     Args:
@@ -60,7 +60,7 @@ def find_boxes(root: str, shown: str) -> list[Guess]:
     ):
         file = look(root)
         if file is not None:
-            found.append(Guess(dataset, f"{shown} has {words}, such as {os.path.relpath(file, root)}"))
+            found.append(DatasetGuess(dataset, f"{shown} has {words}, such as {os.path.relpath(file, root)}"))
     return found
 
 
@@ -145,7 +145,7 @@ def is_beside_an_image(file: str) -> bool:
     folder, name = os.path.split(file)
     stem = os.path.splitext(name)[0]
     return any(
-        os.path.splitext(other)[0] == stem and suffix_of(os.fsencode(other)) in readable_suffixes()
+        os.path.splitext(other)[0] == stem and get_suffix(os.fsencode(other)) in readable_suffixes()
         for other in first_names(folder)
     )
 
@@ -174,7 +174,7 @@ def head_of_text(file: str) -> bytes:
         return b""
 
 
-def says(name: str, split: str) -> bool:
+def names_split(name: str, split: str) -> bool:
     """Whether a file's or folder's name has the split's word in it."""
     words: tuple[str, ...] = SPLIT_WORDS.get(split, (split.lower(),))
     return any(word in words for word in re.findall(r"[a-z]+", os.path.splitext(name)[0].lower()))

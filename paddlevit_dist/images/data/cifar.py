@@ -15,7 +15,7 @@ from ...checkpoint.unpickling import restricted_load
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular, read_regular
 from .reading import check_labels
-from .small_sets import ConvertedSet, records_of
+from .small_sets import ConvertedSet, parse_records
 
 _HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
 _SIDE = 32
@@ -25,7 +25,7 @@ _GZIP = b"\x1f\x8b"
 _DAMAGE = (gzip.BadGzipFile, tarfile.TarError, EOFError, zlib.error, ValueError, ArithmeticError)
 
 
-class Publication(NamedTuple):
+class CifarVersion(NamedTuple):
     """One of the two published forms of CIFAR.
 
     Attributes:
@@ -40,7 +40,7 @@ class Publication(NamedTuple):
     label_bytes: int = 0
 
 
-def find_cifar(data_path: Path, publications: tuple[Publication, ...]) -> tuple[Path, Publication]:
+def find_cifar(data_path: Path, publications: tuple[CifarVersion, ...]) -> tuple[Path, CifarVersion]:
     """The archive at ``data_path``, or the folder of the extracted files: itself, or in it.
 
     Raises:
@@ -63,7 +63,7 @@ class _Cifar(ConvertedSet):
     """32 x 32 colour images."""
 
     label_key: str
-    publications: tuple[Publication, ...]
+    publications: tuple[CifarVersion, ...]
 
     def describe(self, index: int) -> str:
         """Position of image ``index`` in its split, and the source."""
@@ -89,7 +89,7 @@ class _Cifar(ConvertedSet):
             for name, content in batches(self.source, self._names):
                 where = f"{self.source}{os.sep}{name}"
                 pixels, labels = _parse(content, self._label_bytes, self.label_key, where)
-                parts.append(records_of(pixels.reshape(-1, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1), labels))
+                parts.append(parse_records(pixels.reshape(-1, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1), labels))
         except _DAMAGE as error:
             raise UserError(f"{self.source} is damaged or truncated: {error}; get it again from {_HOME}") from error
         except OSError as error:
@@ -113,7 +113,7 @@ def _from_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     """Read sequentially, since the archive is compressed; batches found early are held until their turn."""
     waiting: dict[str, bytes] = {}
     due = list(names)
-    with open_regular(source, "rb") as packed, tarfile.open(fileobj=_Bounded(packed), mode="r|") as archive:
+    with open_regular(source, "rb") as packed, tarfile.open(fileobj=_BoundedDecompressor(packed), mode="r|") as archive:
         for member in archive:
             if member.offset_data + member.size > _LARGEST_ARCHIVE_BYTES:  # before what it announces is passed over
                 raise _too_large()
@@ -130,7 +130,7 @@ def _from_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     raise UserError(f"{source} has no {due[0]}; get it again from {_HOME}")
 
 
-class _Bounded:
+class _BoundedDecompressor:
     """Unpacks a stream, but not beyond what the published archives hold: a megabyte of gzip can become a thousand. Some
     browsers have unpacked it while they fetched it."""
 
@@ -187,12 +187,12 @@ class Cifar10(_Cifar):
     label_key = "labels"
     class_names = "airplane automobile bird cat deer dog frog horse ship truck".split()
     publications = (
-        Publication(
+        CifarVersion(
             "cifar-10-python.tar.gz",
             "cifar-10-batches-py",
             {"train": [f"data_batch_{number}" for number in range(1, 6)], "val": ["test_batch"]},
         ),
-        Publication(
+        CifarVersion(
             "cifar-10-binary.tar.gz",
             "cifar-10-batches-bin",
             {"train": [f"data_batch_{number}.bin" for number in range(1, 6)], "val": ["test_batch.bin"]},
@@ -219,8 +219,8 @@ class Cifar100(_Cifar):
         tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
     """.split()
     publications = (
-        Publication("cifar-100-python.tar.gz", "cifar-100-python", {"train": ["train"], "val": ["test"]}),
-        Publication(
+        CifarVersion("cifar-100-python.tar.gz", "cifar-100-python", {"train": ["train"], "val": ["test"]}),
+        CifarVersion(
             "cifar-100-binary.tar.gz",
             "cifar-100-binary",
             {"train": ["train.bin"], "val": ["test.bin"]},

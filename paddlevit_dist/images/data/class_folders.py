@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from ...data.path_index import Batch, PathIndex, ensure_path_index, make_batch
+from ...data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import is_folder
 from ...tasks.dataset import require_split
@@ -19,16 +19,16 @@ from .formats import (
     LeftOut,
     entries_in,
     files_below,
+    find_hint,
     folder_paths,
-    head_of,
-    hint_of,
+    get_suffix,
     is_hidden,
+    read_head,
     readable_suffixes,
-    suffix_of,
 )
 from .image_dataset import ImageDataset, name_folders
 from .prepared import FILE as PREPARED
-from .reading import SPLITS, Reading, decode_image, existing_folder
+from .reading import SPLITS, ReadConfig, decode_image, existing_folder
 
 TRAIN_FOLDER = "train"
 VAL_FOLDERS = (*SPLIT_WORDS["val"], "test")
@@ -67,7 +67,7 @@ def index_class_folders(
     key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
     left_out = LeftOut(os.path.join(root, folder) if folder else root)
     _count_beside(left_out)
-    batches: list[Batch] = []
+    batches: list[PathBatch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
         in_class = LeftOut(os.path.join(root, folder, class_name))
         batch = make_batch(_images_of_class(root, folder, class_name, in_class), label_of[class_name])
@@ -133,8 +133,8 @@ def _count_beside(left_out: LeftOut) -> None:
     """Count the images directly in the folder; its subfolders are the classes."""
     suffixes = readable_suffixes()
     for entry in entries_in(left_out.place):
-        suffix = suffix_of(os.fsencode(entry.name))
-        if (suffix in suffixes or hint_of(suffix.decode("ascii")) is not None) and not is_folder(entry):
+        suffix = get_suffix(os.fsencode(entry.name))
+        if (suffix in suffixes or find_hint(suffix.decode("ascii")) is not None) and not is_folder(entry):
             left_out.add_beside(os.fsencode(entry.path))
 
 
@@ -152,7 +152,7 @@ def _images_of_class(root: str, folder: str, class_name: str, left_out: LeftOut)
         if name[name.rfind(b".") :].lower() in suffixes:
             found.append(entry.path[relative_from:])
         else:
-            left_out.add(name, entry.path, lambda path=entry.path: head_of(path))
+            left_out.add(name, entry.path, lambda path=entry.path: read_head(path))
     return sorted(found)
 
 
@@ -168,10 +168,10 @@ def _empty(kind: str, left_out: LeftOut) -> UserError:
     )
 
 
-class IndexedImages(ImageDataset):
+class IndexedClassImages(ImageDataset):
     """Images listed in a path index; nothing is known about an image until it is read."""
 
-    reading = Reading()
+    reading = ReadConfig()
     reads_parts = True
 
     def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: LeftOut | None = None) -> None:
@@ -219,7 +219,7 @@ class IndexedImages(ImageDataset):
         return self._index.key.hex()
 
 
-class ClassFolders(IndexedImages):
+class ClassFolders(IndexedClassImages):
     """Images stored in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
 
     Labels are the positions of the sorted class folders of ``train``. ``valid``, ``validation`` and ``test`` are

@@ -11,7 +11,7 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_json, read_text
 from .annotated_files import readable
-from .label_pixels import pack_colours
+from .label_pixels import pack_colors
 
 FILES = (
     *("classes.txt", "labelmap.txt", "labels.txt", "class_names.txt", "label_colors.txt"),
@@ -21,14 +21,14 @@ FILES = (
 _PUBLISHED = Path(__file__).with_name("label_map_classes.txt")
 _NOT_LEARNT = ("__ignore__", "ignore", "ignored", "void", "unlabeled", "unlabelled")
 _BETWEEN = r"\s*[,;\t ]\s*"
-_COLOUR = _BETWEEN.join(rf"(?P<{channel}>\d+)" for channel in "rgb")
+_COLOR = _BETWEEN.join(rf"(?P<{channel}>\d+)" for channel in "rgb")
 # How lines say it; of a file all lines say it in the same way, the first that fits them all.
 _LINES = (
     r"(?P<name>[^:]+):(\s*(?P<r>\d+),(?P<g>\d+),(?P<b>\d+))?(:[^:]*)*",  # CVAT: name:red,green,blue:parts:actions
-    rf"(?P<number>\d+){_BETWEEN}(?P<name>\D.*?){_BETWEEN}{_COLOUR}",
-    rf"(?P<name>.*[^\s,;])\s*[,;\t]\s*{_COLOUR}",
-    rf"(?P<name>.*\D){_BETWEEN}{_COLOUR}",
-    rf"{_COLOUR}{_BETWEEN}(?P<name>\D.*)",
+    rf"(?P<number>\d+){_BETWEEN}(?P<name>\D.*?){_BETWEEN}{_COLOR}",
+    rf"(?P<name>.*[^\s,;])\s*[,;\t]\s*{_COLOR}",
+    rf"(?P<name>.*\D){_BETWEEN}{_COLOR}",
+    rf"{_COLOR}{_BETWEEN}(?P<name>\D.*)",
     r"(?P<number>\d+)\s*[:,;\t ]\s*(?P<name>\D.*)",
     r"(?P<name>.*[^\s,;])\s*[,;\t]\s*(?P<number>\d+)",
     r"(?P<name>((?![,;\t]\s*\d).)+)",
@@ -40,7 +40,7 @@ class ListedClass(NamedTuple):
 
     name: str
     number: int | None = None
-    colour: tuple[int, int, int] | None = None
+    color: tuple[int, int, int] | None = None
 
 
 class ClassList(NamedTuple):
@@ -57,16 +57,16 @@ class ClassList(NamedTuple):
 
     names: list[str]
     numbers: list[int]
-    colours: np.ndarray | None = None
+    colors: np.ndarray | None = None
     ignored: tuple[int, ...] = ()
-    ignored_colours: tuple[int, ...] = ()
+    ignored_colors: tuple[int, ...] = ()
     file: str = ""
     is_numbered: bool = False
 
     @property
     def palette(self) -> np.ndarray | None:
         """uint8 (classes, 3), red, green and blue."""
-        return None if self.colours is None else (self.colours[:, None] >> np.array([0, 8, 16]) & 255).astype(np.uint8)
+        return None if self.colors is None else (self.colors[:, None] >> np.array([0, 8, 16]) & 255).astype(np.uint8)
 
     def by_number(self) -> list[str]:
         """The name of each number from 0 to the largest; of one without a class, the number."""
@@ -82,9 +82,9 @@ def published_classes(section: str, first: int | None, offset: int) -> ClassList
     """
     lines = (line.split("\t") for line in _PUBLISHED.read_text(encoding="ascii").splitlines())
     rows = [row for row in lines if row[0] == section]
-    colours = [tuple(map(int, row[3].split())) for row in rows if row[3]]
+    colors = [tuple(map(int, row[3].split())) for row in rows if row[3]]
     numbers = [int(row[1]) + offset if first is None else first + at for at, row in enumerate(rows)]
-    return _as_list([ListedClass(row[2], numbers[at], *colours[at : at + 1]) for at, row in enumerate(rows)], "")
+    return _as_list([ListedClass(row[2], numbers[at], *colors[at : at + 1]) for at, row in enumerate(rows)], "")
 
 
 def find_class_list(folders: Iterable[str]) -> ClassList | None:
@@ -118,20 +118,20 @@ def _as_list(entries: Sequence[ListedClass], file: str) -> ClassList:
         if twice is not None and file:  # ADE20K's authors give some classes one colour
             raise UserError(f"{file} has {what} {twice} twice; each class needs its own")
     for entry in entries:
-        if max(entry.colour or (0,)) > 255 or (entry.number or 0) > 65_535:
+        if max(entry.color or (0,)) > 255 or (entry.number or 0) > 65_535:
             raise UserError(f"{file}: {entry.name}: expected colours from 0 to 255, and numbers to 65535")
     is_numbered = all(entry.number is not None for entry in entries)
     start = -1 if entries and entries[0].name == "__ignore__" else 0  # as Labelme counts them
     rows = [(entry, entry.number if is_numbered else place) for place, entry in enumerate(entries, start)]
     learnt = [(entry, number) for entry, number in rows if entry.name.lower() not in _NOT_LEARNT]
     ignored = [(entry, number) for entry, number in rows if entry.name.lower() in _NOT_LEARNT]
-    has_colours = all(entry.colour is not None for entry in entries)
-    colours = [[entry.colour for entry, _ in part] if has_colours else [] for part in (learnt, ignored)]
-    packed = [pack_colours(np.array(one).reshape(-1, 3)) for one in colours]
+    has_colors = all(entry.color is not None for entry in entries)
+    colors = [[entry.color for entry, _ in part] if has_colors else [] for part in (learnt, ignored)]
+    packed = [pack_colors(np.array(one).reshape(-1, 3)) for one in colors]
     return ClassList(
         [entry.name for entry, _ in learnt],
         [number for _, number in learnt],
-        packed[0] if has_colours else None,
+        packed[0] if has_colors else None,
         tuple(number for _, number in ignored),
         tuple(packed[1].tolist()),
         file,
@@ -155,11 +155,11 @@ def _of_lines(text: str) -> list[ListedClass]:
 
 
 def _entry(fields: dict[str, Any]) -> ListedClass:
-    number, colour = fields.get("number"), [fields.get(channel) for channel in "rgb"]
+    number, color = fields.get("number"), [fields.get(channel) for channel in "rgb"]
     return ListedClass(
         fields["name"].strip(" \"',;"),
         None if number is None else int(number),
-        None if None in colour else tuple(map(int, colour)),  # type: ignore[arg-type]
+        None if None in color else tuple(map(int, color)),  # type: ignore[arg-type]
     )
 
 
@@ -171,7 +171,7 @@ def _of_json(content: Any) -> list[ListedClass]:
                 return _of_json(content[key])
         if all(name.isascii() and name.isdigit() for name in content):
             return [ListedClass(str(name), int(number)) for number, name in content.items()]
-        return [ListedClass(name, *_number_and_colour(value)) for name, value in content.items()]
+        return [ListedClass(name, *_number_and_color(value)) for name, value in content.items()]
     if not isinstance(content, list):
         raise ValueError("expected a list of names, or an object with names, numbers or colours")
     return [ListedClass(one) if isinstance(one, str) else _of_object(one) for one in content]
@@ -181,13 +181,13 @@ def _of_object(value: Any) -> ListedClass:
     if not isinstance(value, dict):
         raise ValueError(f"expected the name of a class, or an object with a name, found {value!r}")
     named = (("name", "title", "label"), ("color", "colour", "rgb"), ("id", "value"))
-    name, colour, number = (next((value[key] for key in keys if key in value), None) for keys in named)
+    name, color, number = (next((value[key] for key in keys if key in value), None) for keys in named)
     if not isinstance(name, str):
         raise ValueError(f"expected a name in {value!r}")
-    return ListedClass(name, number if type(number) is int else None, _number_and_colour(colour)[1])
+    return ListedClass(name, number if type(number) is int else None, _number_and_color(color)[1])
 
 
-def _number_and_colour(value: Any) -> tuple[int | None, tuple[int, int, int] | None]:
+def _number_and_color(value: Any) -> tuple[int | None, tuple[int, int, int] | None]:
     if type(value) is int or value is None:
         return value, None
     if isinstance(value, str) and re.fullmatch(r"#[0-9a-fA-F]{6}", value):

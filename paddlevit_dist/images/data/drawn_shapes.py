@@ -87,7 +87,7 @@ class DrawnImages(ImageDataset):
 
     def size(self, index: int) -> tuple[int, int]:
         """Height and width of image ``index``."""
-        draws = Draws(self._seed_of(index))
+        draws = PortableRandom(self._derive_seed(index))
         return draws.between(*self._sides), draws.between(*self._sides)
 
     def describe(self, index: int) -> str:
@@ -101,17 +101,17 @@ class DrawnImages(ImageDataset):
         number = self._number if chosen is None else len(chosen)
         return f"{number:,} drawn images of {shapes} shapes each: {', '.join(self.categories)}"
 
-    def draw(self, index: int) -> "Drawn":
+    def draw(self, index: int) -> "SyntheticImage":
         """The shapes of image ``index``."""
-        return draw_shapes(self._seed_of(index), self._sides, self._per_image, self.categories)
+        return draw_shapes(self._derive_seed(index), self._sides, self._per_image, self.categories)
 
-    def _seed_of(self, index: int) -> tuple[int, int, int]:
+    def _derive_seed(self, index: int) -> tuple[int, int, int]:
         if not 0 <= index < self._number:
             raise IndexError(f"image {index} is outside 0..{self._number - 1}")
         return self._seed, _SPLITS[self.split], index
 
 
-class Draws:
+class PortableRandom:
     """Whole numbers from a seed, the same on every machine and for every version of NumPy."""
 
     def __init__(self, seed: Sequence[int]) -> None:
@@ -131,7 +131,7 @@ class Draws:
         return words.view(np.uint8)[:number]
 
 
-class Drawn(NamedTuple):
+class SyntheticImage(NamedTuple):
     """The shapes of an image, those drawn later in front.
 
     Attributes:
@@ -146,13 +146,13 @@ class Drawn(NamedTuple):
     width: int
     labels: list[int]
     masks: list[np.ndarray]
-    colours: list[tuple[int, int, int]]
-    draws: Draws
+    colors: list[tuple[int, int, int]]
+    draws: PortableRandom
 
 
 def draw_shapes(
     seed: Sequence[int], sides: tuple[int, int], number: tuple[int, int], categories: Sequence[str]
-) -> Drawn:
+) -> SyntheticImage:
     """Choose and place the shapes of one image.
 
     Args:
@@ -161,17 +161,17 @@ def draw_shapes(
         number: fewest and most shapes; fewer are drawn where no more find room.
         categories: of ``CATEGORIES``.
     """
-    draws = Draws(seed)
+    draws = PortableRandom(seed)
     height, width = draws.between(*sides), draws.between(*sides)
     corners = [(draws.between(20, 235), draws.between(20, 235), draws.between(20, 235))]
     corners += [tuple(min(255, max(0, value + draws.between(-40, 40))) for value in corners[0]) for _ in range(3)]
     labels: list[int] = []
     masks: list[np.ndarray] = []
     wholes: list[int] = []  # pixels of each shape before others came in front
-    colours = []
+    colors = []
     for _ in range(draws.between(*number)):
         label = draws.below(len(categories))
-        colours.append(_colour(draws, corners[0]))
+        colors.append(_color(draws, corners[0]))
         for _ in range(_ATTEMPTS):
             shape = _place(draws, categories[label], height, width)
             rest = [mask & ~shape for mask in masks]
@@ -179,33 +179,33 @@ def draw_shapes(
                 labels, masks, wholes = [*labels, label], [*rest, shape], [*wholes, int(shape.sum())]
                 break
         else:
-            colours.pop()
-    return Drawn(height, width, labels, masks, [*colours, *corners], draws)
+            colors.pop()
+    return SyntheticImage(height, width, labels, masks, [*colors, *corners], draws)
 
 
-def paint(drawn: Drawn) -> np.ndarray:
+def render_image(drawn: SyntheticImage) -> np.ndarray:
     """The image, uint8 (height, width, 3): shapes in front of a background that changes slowly, all with noise.
     Called once for each ``drawn``, whose noise is then used up."""
     height, width = drawn.height, drawn.width
-    upper_left, upper_right, lower_left, lower_right = (np.array(colour, np.int64) for colour in drawn.colours[-4:])
+    upper_left, upper_right, lower_left, lower_right = (np.array(color, np.int64) for color in drawn.colors[-4:])
     down, right = np.arange(height)[:, None, None], np.arange(width)[None, :, None]
     top = upper_left * (width - 1 - right) + upper_right * right  # (1, width, 3)
     bottom = lower_left * (width - 1 - right) + lower_right * right
     pixels = (top * (height - 1 - down) + bottom * down) // ((width - 1) * (height - 1))  # (height, width, 3)
-    for mask, colour in zip(drawn.masks, drawn.colours):
-        pixels[mask] = colour
+    for mask, color in zip(drawn.masks, drawn.colors):
+        pixels[mask] = color
     noise = drawn.draws.bytes(3 * height * width).reshape(height, width, 3).astype(np.int64)
     return np.clip(pixels + noise * (2 * _NOISE + 1) // 256 - _NOISE, 0, 255).astype(np.uint8)
 
 
-def _colour(draws: Draws, background: tuple[int, int, int]) -> tuple[int, int, int]:
+def _color(draws: PortableRandom, background: tuple[int, int, int]) -> tuple[int, int, int]:
     while True:
-        colour = draws.below(256), draws.below(256), draws.below(256)
-        if sum(abs(one - other) for one, other in zip(colour, background)) >= _CONTRAST:
-            return colour
+        color = draws.below(256), draws.below(256), draws.below(256)
+        if sum(abs(one - other) for one, other in zip(color, background)) >= _CONTRAST:
+            return color
 
 
-def _place(draws: Draws, category: str, height: int, width: int) -> np.ndarray:
+def _place(draws: PortableRandom, category: str, height: int, width: int) -> np.ndarray:
     """The pixels of a shape of random size, direction and place, wholly inside the image: bool (height, width)."""
     shorter = min(height, width)
     radius = draws.between(_FINE * shorter // 9, _FINE * shorter // 4)  # on the fine grid

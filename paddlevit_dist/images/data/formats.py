@@ -163,14 +163,14 @@ def stems(names: Iterable[str]) -> list[str]:
     return [os.path.splitext(os.path.basename(name))[0] for name in names]
 
 
-def suffix_of(name: bytes) -> bytes:
+def get_suffix(name: bytes) -> bytes:
     """The lower-case suffix of a file name including the dot; empty if it has none, or nothing that looks like one."""
     at = name.rfind(b".")
     suffix = name[at:].lower()
     return suffix if at > 0 and _PLAIN_SUFFIX.fullmatch(suffix) else b""
 
 
-def hint_of(suffix: str) -> str | None:
+def find_hint(suffix: str) -> str | None:
     """Say what to do about an image with this suffix that cannot be opened; None if it is not an image suffix."""
     return _IMAGE_HINTS.get(suffix)
 
@@ -222,10 +222,10 @@ class LeftOut:
         """Count a file; ``read_head`` returns its first 16 bytes and is called if the name is inconclusive."""
         if name.lower() in _HARMLESS:
             return
-        suffix = suffix_of(name)
+        suffix = get_suffix(name)
         shown = suffix.decode("ascii")
         self.counts[shown] += 1
-        if hint_of(shown) or (suffix not in _TEXT_SUFFIXES and image_kind(read_head())):
+        if find_hint(shown) or (suffix not in _TEXT_SUFFIXES and image_kind(read_head())):
             self.images[shown] += 1
             self.example = min(self.example or os.fsdecode(path), os.fsdecode(path))
 
@@ -273,7 +273,7 @@ class LeftOut:
         named = f"{number:,} {suffix or 'without suffix'}"
         if not images:
             return named
-        hint = hint_of(suffix)
+        hint = find_hint(suffix)
         if hint:
             return f"{named} ({hint})"
         which = "images" if images == number else f"{images:,} of them images"
@@ -290,7 +290,7 @@ class LeftOut:
         return made
 
 
-def head_of(path: bytes) -> bytes:
+def read_head(path: bytes) -> bytes:
     """The first bytes of a file; empty if it cannot be read, since files left out need not be readable."""
     try:
         with open_regular(path, "rb", buffering=0) as file:

@@ -7,15 +7,15 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ...registry import WITH_BOXES, WITH_LABEL_MAPS
+from ...registry import BOX_LABELS, MASK_LABELS
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.text_files import read_json
-from .box_layouts import Guess, find_boxes, first_folders, first_names, is_coco, refuse_labelme
+from .box_layouts import DatasetGuess, find_boxes, first_folders, first_names, is_coco, refuse_labelme
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import VAL_FOLDERS
-from .formats import hint_of, readable_suffixes, suffix_of
+from .formats import find_hint, get_suffix, readable_suffixes
 from .imagenet import FIRST_OF_KIT, LISTS
 from .map_layouts import find_label_maps
 from .reading import SPLITS
@@ -42,12 +42,12 @@ _FIRST_LABELS = {
 }
 
 
-def guess(path: str, contents: str | None = None) -> Guess | None:
+def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     """The dataset at ``path``, None if nothing is recognised.
 
     Args:
-        contents: what the task reads, see ``registry.contents_of``; None: not known. Where boxes and label maps are in
-            one folder it decides; without it boxes are taken.
+        contents: what the task reads, see ``registry.annotation_type``; None: not known. Where boxes and label maps are
+            in one folder it decides; without it boxes are taken.
 
     Raises:
         UserError: the path does not exist, or holds several kinds of data; the message lists them with their datasets.
@@ -60,7 +60,7 @@ def guess(path: str, contents: str | None = None) -> Guess | None:
         if root.lower().endswith(".tar"):
             raise UserError(f"data path {shown} is a tar file; give the folder that holds it: {os.path.dirname(root)}")
         if is_coco(root):
-            return Guess("coco", one_line(f"{shown} holds annotations in COCO's format"))
+            return DatasetGuess("coco", one_line(f"{shown} holds annotations in COCO's format"))
         if root.lower().endswith((".json", ".yaml", ".yml", ".xml")):
             refuse_labelme(root)
             raise UserError(
@@ -68,11 +68,11 @@ def guess(path: str, contents: str | None = None) -> Guess | None:
             )
         return _cifar(root, shown)
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
-    annotated = maps if maps and (contents == WITH_LABEL_MAPS or not boxes) else boxes
+    annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
     found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]
     if maps or (boxes and not _has_classes(root)):  # folders called images and labels are no classes
         found = [made for made in found if made.dataset not in ("folder", *(["imagenet2012"] if maps else []))]
-    if maps and contents == WITH_BOXES and not boxes:
+    if maps and contents == BOX_LABELS and not boxes:
         refuse_labelme(root)
     found += annotated
     _refuse_several(found)
@@ -83,26 +83,26 @@ def guess(path: str, contents: str | None = None) -> Guess | None:
     return None
 
 
-def _images(root: str, shown: str) -> Guess | None:
+def _images(root: str, shown: str) -> DatasetGuess | None:
     """Images in class folders, PaddleViT's lists or tar files: the most specific description of the images wins."""
     lists = [name for name in LISTS.values() if os.path.isfile(os.path.join(root, name))]
     class_folders = _class_folders(root, shown)
     tars = _tars(root, shown, or_packed=class_folders is None and not lists)
     if lists and (tars is None or _lists_files(os.path.join(root, lists[0]), root)):
-        return Guess(
+        return DatasetGuess(
             "imagenet2012", f"{shown} has {' and '.join(lists)}, lists of 'path label' for ImageNet's 1,000 classes"
         )
     _refuse_several([made for made in (class_folders, tars) if made is not None])
     return tars or class_folders
 
 
-def _class_folders(root: str, shown: str) -> Guess | None:
+def _class_folders(root: str, shown: str) -> DatasetGuess | None:
     splits = [name for name in ("train", *VAL_FOLDERS) if _has_class_folders(os.path.join(root, name))]
     if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
         where = "class folders below train and " if "train" in splits else ""
-        return Guess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation images")
+        return DatasetGuess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation images")
     if splits:
-        return Guess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
+        return DatasetGuess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
     paths = first_folders(root)
     if any(_NO_CLASS.fullmatch(os.path.basename(path)) for path in paths):
         return None
@@ -110,7 +110,9 @@ def _class_folders(root: str, shown: str) -> Guess | None:
     if len(classes) < 2:
         return None
     more = ", …" if len(classes) > 3 else ""
-    return Guess("folder", f"{shown} has class folders {', '.join(classes[:3])}{more}, not split into train and val")
+    return DatasetGuess(
+        "folder", f"{shown} has class folders {', '.join(classes[:3])}{more}, not split into train and val"
+    )
 
 
 def _has_classes(root: str) -> bool:
@@ -126,16 +128,16 @@ def _has_class_folders(folder: str) -> bool:
 def _has_image(folder: str, deepest: int) -> bool:
     """Whether a folder holds images up to ``deepest`` levels down, including formats that cannot be opened."""
     for name in first_names(folder):
-        suffix = suffix_of(os.fsencode(name))
+        suffix = get_suffix(os.fsencode(name))
         if name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
             continue
-        is_image = suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))
+        is_image = suffix in readable_suffixes() or find_hint(suffix.decode("ascii"))
         if is_image and not os.path.isdir(os.path.join(folder, name)):
             return True
     return deepest > 0 and any(_has_image(path, deepest - 1) for path in first_folders(folder))
 
 
-def _tars(root: str, shown: str, or_packed: bool) -> Guess | None:
+def _tars(root: str, shown: str, or_packed: bool) -> DatasetGuess | None:
     found: list[str] = []
     for split in LISTS:
         try:
@@ -145,7 +147,7 @@ def _tars(root: str, shown: str, or_packed: bool) -> Guess | None:
                 raise
     if not found:
         return None
-    return Guess("tar", f"{shown} has tar files such as {' and '.join(found)}")
+    return DatasetGuess("tar", f"{shown} has tar files such as {' and '.join(found)}")
 
 
 def _lists_files(list_file: str, root: str) -> bool:
@@ -155,20 +157,20 @@ def _lists_files(list_file: str, root: str) -> bool:
     return bool(fields) and os.path.isfile(os.path.join(os.fsencode(root), fields[0]))
 
 
-def _cifar(root: str, shown: str) -> Guess | None:
-    found: list[Guess] = []
+def _cifar(root: str, shown: str) -> DatasetGuess | None:
+    found: list[DatasetGuess] = []
     for dataset in (Cifar10, Cifar100):
         try:
             source, publication = find_cifar(Path(root), dataset.publications)
         except UserError:  # it does not exist
             continue
         name = publication.archive if source.is_file() else publication.folder
-        found.append(Guess(dataset.name, f"{shown} is or has CIFAR's published {name}"))
+        found.append(DatasetGuess(dataset.name, f"{shown} is or has CIFAR's published {name}"))
     _refuse_several(found)
     return found[0] if found else None
 
 
-def _idx(root: str, shown: str) -> Guess | None:
+def _idx(root: str, shown: str) -> DatasetGuess | None:
     """MNIST and Fashion-MNIST share file names: tell them apart by their first labels, else by the path."""
     parts = {
         part: [file for split in SPLITS if (file := idx_file(Path(root), split, part))] for part in ("labels", "images")
@@ -178,10 +180,10 @@ def _idx(root: str, shown: str) -> Guess | None:
     for file in parts["labels"]:
         known = _FIRST_LABELS.get(_first_labels(file))
         if known:
-            return Guess(known, f"{shown} has IDX files that begin with the labels of {known}")
+            return DatasetGuess(known, f"{shown} has IDX files that begin with the labels of {known}")
     if "fashion" in root.lower():
-        return Guess("fashion_mnist", f"{shown} has IDX files, and its name says fashion")
-    return Guess("mnist", f"{shown} has IDX files, taken for mnist as nothing says fashion_mnist")
+        return DatasetGuess("fashion_mnist", f"{shown} has IDX files, and its name says fashion")
+    return DatasetGuess("mnist", f"{shown} has IDX files, taken for mnist as nothing says fashion_mnist")
 
 
 def _first_labels(file: Path) -> bytes:
@@ -192,22 +194,22 @@ def _first_labels(file: Path) -> bytes:
         return b""
 
 
-def _scenes(root: str, shown: str) -> Guess | None:
+def _scenes(root: str, shown: str) -> DatasetGuess | None:
     if not (os.path.isfile(os.path.join(root, "classes.txt")) and os.path.isdir(os.path.join(root, "scenes"))):
         return None
     try:
         kind = read_json(Path(root, "prepared.json"))["kind"]
     except (OSError, ValueError, KeyError, TypeError):  # the dataset reports the damage
         kind = None
-    return Guess(
+    return DatasetGuess(
         "scannet" if kind in ("scannet", "pth") else "scenes",
         f"{shown} has classes.txt and scenes, point clouds for recipes such as configs/pointgroup_scannet.yaml",
     )
 
 
-def _volumes(root: str, shown: str) -> Guess | None:
+def _volumes(root: str, shown: str) -> DatasetGuess | None:
     if os.path.isfile(os.path.join(root, "dataset.json")) and os.path.isdir(os.path.join(root, "imagesTr")):
-        return Guess("nnunet", f"{shown} has dataset.json and imagesTr, volumes in nnU-Net's layout")
+        return DatasetGuess("nnunet", f"{shown} has dataset.json and imagesTr, volumes in nnU-Net's layout")
     for split in ("train", "val"):
         folder = os.path.join(root, split)
         names = [name.lower() for name in first_names(folder)]
@@ -217,7 +219,7 @@ def _volumes(root: str, shown: str) -> Guess | None:
             files += [name for name in names if name.endswith(_ARRAY_SUFFIXES)]
         if files:
             recipe = "for recipes such as configs/landmark_unet3d.yaml"
-            return Guess("landmarks", f"{shown} has volumes below {split} such as {min(files)}, {recipe}")
+            return DatasetGuess("landmarks", f"{shown} has volumes below {split} such as {min(files)}, {recipe}")
     return None
 
 
@@ -250,10 +252,10 @@ def _refuse_point_clouds(root: str, shown: str) -> None:
                 )
 
 
-def _refuse_several(found: list[Guess]) -> None:
+def _refuse_several(found: list[DatasetGuess]) -> None:
     if len({made.dataset for made in found}) > 1:
         kinds = ", and ".join(f"{made.reason} (-dataset={made.dataset})" for made in found)
         raise UserError(f"{kinds}: name the right one with -dataset, or keep them in separate folders")
 
 
-_LOOKS: tuple[Callable[[str, str], Guess | None], ...] = (_images, _idx, _cifar, _scenes, _volumes)
+_LOOKS: tuple[Callable[[str, str], DatasetGuess | None], ...] = (_images, _idx, _cifar, _scenes, _volumes)

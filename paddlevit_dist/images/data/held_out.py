@@ -12,7 +12,7 @@ from ...runtime.files import atomic_file, map_array
 from ...tasks.dataset import dataset_class, digests, require_split
 from ...tasks.sample_groups import FOLDER, find_groups
 from .image_dataset import ImageDataset
-from .reading import SPLITS, Reading
+from .reading import SPLITS, ReadConfig
 
 if TYPE_CHECKING:
     from ..classification.settings import ClassificationSettings
@@ -35,9 +35,10 @@ class DatasetPart(ImageDataset):
     name of a memory-mapped file."""
 
     def __init__(self, dataset: ImageDataset, rows_file: Path, is_share: bool = False) -> None:
-        """Select the rows of ``dataset`` listed in ``rows_file``, int64; ``is_share``: a split leaves these to it."""
+        """Select the rows of ``dataset`` listed in ``rows_file``, int64; ``is_random_split``: a split leaves these to
+        it."""
         self.dataset = dataset
-        self.is_share = is_share or dataset.is_share
+        self.is_random_split = is_share or dataset.is_random_split
         self.rows_file = str(rows_file)
         self._rows: np.ndarray | None = None
         self._labels: np.ndarray | None = None
@@ -71,7 +72,7 @@ class DatasetPart(ImageDataset):
         return self._rows
 
     @property
-    def reading(self) -> Reading | None:  # type: ignore[override] # it is the whole dataset's
+    def reading(self) -> ReadConfig | None:  # type: ignore[override] # it is the whole dataset's
         return self.dataset.reading
 
     @property
@@ -201,7 +202,7 @@ def open_images(config: "ClassificationSettings", split: str, cache_folder: Path
     if fraction is None and data.DATA_PATH is not None and not kind.has_validation(data.DATA_PATH):
         fraction = data.VAL_FRACTION_IF_MISSING
     dataset = kind.open(config, split, cache_folder) if fraction is None else kind.whole(data.DATA_PATH, cache_folder)
-    dataset.read_with(Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS))
+    dataset.read_with(ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS))
     notes = list(dataset.notices)
     if fraction is not None:
         dataset = hold_out(dataset, split, fraction, data.VAL_SEED, cache_folder)

@@ -11,7 +11,7 @@ from ...runtime.text_files import read_text
 from ...tasks.dataset import Dataset
 from ...tasks.sample_groups import SUBJECT
 from .formats import LeftOut
-from .reading import Reading, UnreadableImage, read_file
+from .reading import ReadConfig, UnreadableImage, read_file
 
 FILE = "classes.txt"
 
@@ -26,11 +26,11 @@ class ImageDataset(Dataset):
     #: of Pillow, that images come in
     image_mode: str = "RGB"
     #: how image files are decoded; None: its images are not files, and were all checked when it was opened
-    reading: Reading | None = None
+    reading: ReadConfig | None = None
     #: ``read`` decodes what ``encoded`` gives and does nothing else, so a crop's part of it may be decoded instead
     reads_parts: bool = False
     #: its images are those that ``DATA.VAL_FRACTION`` leaves to a split of one dataset
-    is_share: bool = False
+    is_random_split: bool = False
     #: other files found alongside the images, not read; None: not searched for
     left_out: LeftOut | None = None
 
@@ -44,7 +44,7 @@ class ImageDataset(Dataset):
         """Whether the data there have images of their own for validation, as published data sets do."""
         return True
 
-    def read_with(self, reading: Reading) -> None:
+    def read_with(self, reading: ReadConfig) -> None:
         """Decode image files this way from now on; no effect on images that are not files."""
         if self.reading is not None:
             self.reading = reading

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...tasks.dataset import Samples, dataset_class
+from ...tasks.dataset import TransformedDataset, dataset_class
 from ..settings import ImageSettings
 from .held_out import DatasetPart, hold_out
 from .image_dataset import ImageDataset
 from .odd_data import count
-from .quarantine import Replacements
-from .reading import SPLITS, Reading
+from .quarantine import ReplacementReader
+from .reading import SPLITS, ReadConfig
 
 
-class ImageSamples(Samples):
+class ImageSamples(TransformedDataset):
     """A dataset of images; what is done to one and to what is known of it, a subclass says in ``read_sample``."""
 
     dataset: Any
@@ -23,11 +23,11 @@ class ImageSamples(Samples):
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self.notices: list[str] = []
-        self.replacements: Replacements | None = None  # replaces unreadable images
+        self.replacements: ReplacementReader | None = None  # replaces unreadable images
 
     @property
-    def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.labelled
+    def labeled(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.labeled
 
     @property
     def class_names(self) -> Sequence[str] | None:
@@ -35,8 +35,8 @@ class ImageSamples(Samples):
         return self.dataset.class_names
 
     @property
-    def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.is_share
+    def is_random_split(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.is_random_split
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         if self.replacements is not None:
@@ -66,7 +66,7 @@ def open_dataset(
         fraction, key = if_missing, "VAL_FRACTION_IF_MISSING"
     whole = kind.open(config, split if fraction is None else "train", cache_folder)
     of_images = whole.reading is not None and whole.reading.exif_rotate
-    whole.read_with(Reading(of_images if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
+    whole.read_with(ReadConfig(of_images if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
     if fraction is None:
         return whole, list(whole.notices)
     dataset = hold_out(whole, split, fraction, data.VAL_SEED, cache_folder, part)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ...data.path_index import Batch, PathIndex, ensure_path_index, make_batch
+from ...data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular, read_regular
 from ...runtime.text_files import read_bytes
 from ...tasks.dataset import require_split
-from .class_folders import IndexedImages, index_class_folders, list_classes
+from .class_folders import IndexedClassImages, index_class_folders, list_classes
 from .formats import LeftOut
 from .image_dataset import name_folders, read_class_names
 from .reading import SPLITS, check_labels, existing_folder
@@ -46,7 +46,7 @@ def names_by_synset() -> dict[str, str]:
     return {wnid: name for wnid, _, name in _table()}
 
 
-class ImageNet2012(IndexedImages):
+class ImageNet2012(IndexedClassImages):
     """Images listed in ``train_list.txt`` and ``val_list.txt`` (``path label``, 1000 classes), or in class folders.
 
     ``classes.txt``, if present, names the classes of the lists and determines their number. If neither list exists,
@@ -72,7 +72,7 @@ class ImageNet2012(IndexedImages):
         left_out: LeftOut | None = None  # lists and the development kit name every image
         num_classes = NUM_CLASSES_OF_LISTS
         if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
-            list_file = Path(root, _list_of(root, split))
+            list_file = Path(root, _find_list(root, split))
             names = read_class_names(root)
             num_classes = len(names) if names else NUM_CLASSES_OF_LISTS
             index = _index_list(list_file, num_classes, cache_folder, name, names)
@@ -87,7 +87,7 @@ class ImageNet2012(IndexedImages):
         check_labels(index.labels, num_classes, "imagenet2012", self.describe)
 
 
-def _list_of(root: str, split: str) -> str:
+def _find_list(root: str, split: str) -> str:
     lists = [name for name in sorted(os.listdir(root)) if name.endswith(_LIST_SUFFIX)]
     if split not in LISTS:
         require_split(split, [name[: -len(_LIST_SUFFIX)] for name in lists], root)
@@ -113,7 +113,7 @@ def _index_list(
     return index
 
 
-def _batches(list_file: Path, num_classes: int) -> Iterator[Batch]:
+def _batches(list_file: Path, num_classes: int) -> Iterator[PathBatch]:
     entries = _entries(list_file, num_classes)
     for some in iter(lambda: list(islice(entries, _LINES_PER_BATCH)), []):
         paths, labels = zip(*some, strict=True)

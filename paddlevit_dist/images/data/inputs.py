@@ -13,20 +13,20 @@ from PIL import Image
 from ...data.path_index import PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, map_array
-from ...tasks.dataset import Samples
+from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import InputSamples, output_names
 from ...tasks.sample_checks import BadSample
 from .formats import stems
 from .inspection import note_deep
-from .listing import NO_ARCHIVE, Listing, Video, is_video
-from .reading import Reading, UnreadableImage, convert, decode_image, read_file
+from .listing import NO_ARCHIVE, InputListing, VideoFile, is_video
+from .reading import ReadConfig, UnreadableImage, convert, decode_image, read_file
 from .tar_files import OpenFiles
 
 IMAGES = "pictures"  # folder
 _QUALITY = 92  # of JPEG
 
 
-class Names(Sequence):
+class IndexedNames(Sequence):
     """The paths of an index as they were listed; its pickle is the name of the index."""
 
     def __init__(self, index: PathIndex) -> None:
@@ -41,7 +41,7 @@ class Names(Sequence):
         return self._index.path(position)
 
 
-class Images(InputSamples):
+class InputImages(InputSamples):
     """Images with the transform of an evaluation.
 
     Args:
@@ -49,7 +49,7 @@ class Images(InputSamples):
         mode: of Pillow, that images are converted to.
     """
 
-    def __init__(self, transform: Any, mode: str, reading: Reading) -> None:
+    def __init__(self, transform: Any, mode: str, reading: ReadConfig) -> None:
         self._transform, self._mode, self._reading = transform, mode, reading
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
@@ -70,7 +70,7 @@ class Images(InputSamples):
         raise NotImplementedError
 
 
-class ImageInputs(Images):
+class ImageInputs(InputImages):
     """Listed images.
 
     Args:
@@ -78,9 +78,11 @@ class ImageInputs(Images):
         cache_folder: for the list, which processes map instead of copying.
     """
 
-    def __init__(self, given: Sequence[str], cache_folder: Path, transform: Any, mode: str, reading: Reading) -> None:
+    def __init__(
+        self, given: Sequence[str], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
+    ) -> None:
         super().__init__(transform, mode, reading)
-        listing = Listing()
+        listing = InputListing()
         for path in given:
             listing.add(os.fsencode(path))
         key, found = listing.digest(given), listing.found
@@ -91,11 +93,11 @@ class ImageInputs(Images):
         self._locations_file = str(cache_folder / f"inputs-{key.hex()[:16]}.npy")
         with atomic_file(Path(self._locations_file)) as file:
             np.save(file, np.array([one[2:] for one in found], np.int64).reshape(-1, 2), allow_pickle=False)
-        self.names = Names(self._index)
+        self.names = IndexedNames(self._index)
         self.unreadable, self._archives = listing.unreadable, listing.archives
         self._locations: np.ndarray | None = None
         self._files = OpenFiles()
-        self._videos: dict[tuple[int, int], Video] = {}
+        self._videos: dict[tuple[int, int], VideoFile] = {}
         self.notices = [*listing.notices, *note_deep(len(self.names), self._encode, self.names.__getitem__)]
 
     def __getstate__(self) -> Any:
@@ -118,7 +120,7 @@ class ImageInputs(Images):
     def _frame(self, video: str, index: int) -> Image.Image:
         reader = os.getpid(), threading.get_ident()  # a video is read from where its reader stands
         if reader not in self._videos or self._videos[reader].path != video:
-            self._videos[reader] = Video(video)
+            self._videos[reader] = VideoFile(video)
         return self._videos[reader].frame(self._location(index)[0])
 
     def _encode(self, index: int) -> bytes:
@@ -143,10 +145,10 @@ class ImageInputs(Images):
         return self._locations[index].tolist()
 
 
-class GivenImages(Images):
+class GivenImages(InputImages):
     """Images in memory: PIL images, and uint8 arrays (height, width[, 1 or 3 or 4])."""
 
-    def __init__(self, images: Sequence[Any], transform: Any, mode: str, reading: Reading) -> None:
+    def __init__(self, images: Sequence[Any], transform: Any, mode: str, reading: ReadConfig) -> None:
         super().__init__(transform, mode, reading)
         self._images = list(images)
         self.names = [f"image {number}" for number in range(len(self._images))]
@@ -164,7 +166,7 @@ class GivenImages(Images):
 
 
 def image_inputs(
-    inputs: Sequence[Any], cache_folder: Path, transform: Any, mode: str, reading: Reading
+    inputs: Sequence[Any], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
 ) -> ImageInputs | GivenImages:
     """Images at paths, or in memory; the arguments are those of ``ImageInputs``.
 
@@ -186,7 +188,7 @@ class AnnotatedImages:
         folder: of the prediction, exists.
     """
 
-    def __init__(self, folder: Path, samples: Samples) -> None:
+    def __init__(self, folder: Path, samples: TransformedDataset) -> None:
         self._folder, self._samples = folder, samples
         self._names: list[str] | None = None
 
@@ -201,7 +203,7 @@ class AnnotatedImages:
     def write(self, index: int, draw: Callable[[Image.Image], Image.Image]) -> str | None:
         """Write what ``draw`` makes of image ``index``, as it is stored; returns the file in the folder. None: the
         samples are a program's own, which need not be images."""
-        if not isinstance(self._samples, Images):
+        if not isinstance(self._samples, InputImages):
             return None
         content = io.BytesIO()
         draw(self._samples.image(index)).save(content, "JPEG", quality=_QUALITY, subsampling=0)

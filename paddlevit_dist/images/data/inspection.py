@@ -34,7 +34,7 @@ _NAMED = 3  # unreadable images in a message
 _T = TypeVar("_T")
 
 
-class Look(NamedTuple):
+class DecodeResult(NamedTuple):
     """The result of opening an image.
 
     Attributes:
@@ -54,12 +54,12 @@ class Look(NamedTuple):
     error: UnreadableImage | None = None
 
 
-class Opened(NamedTuple):
+class DecodedSplit(NamedTuple):
     """The images of a split that were opened, in the order of the dataset."""
 
     dataset: Any
     split: str
-    looks: list[Look]
+    looks: list[DecodeResult]
 
     @property
     def bad(self) -> list[UnreadableImage]:
@@ -119,7 +119,7 @@ class Opened(NamedTuple):
         return f"{len(indices):,} of the {len(self.looks):,} opened images of {self.split} {verb}"
 
 
-def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
+def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> DecodedSplit:
     """Decode all images of a small dataset, or a fixed sample of a large one, as many as time allows.
 
     Args:
@@ -130,17 +130,17 @@ def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
     # A fixed random order: whatever fits into the time is then a fair sample, drawn the same way in every run.
     order = np.random.default_rng(0).permutation(total)[: total if total <= ALL_UP_TO else SAMPLE].tolist()
     looks = in_threads(_look, dataset, order, f"opening {split}", len(order), seconds, WITHOUT_LIMIT)
-    return Opened(dataset, split, sorted(looks, key=lambda look: look.index))
+    return DecodedSplit(dataset, split, sorted(looks, key=lambda look: look.index))
 
 
-def _look(dataset: Any, index: int) -> Look:
+def _look(dataset: Any, index: int) -> DecodeResult:
     try:
         encoded = dataset.encoded(index)
         turned, mode, size = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
         dataset.require_size(index, size)
     except UnreadableImage as error:
-        return Look(index, error=error)
-    return Look(index, len(encoded), digest_of(encoded), turned, mode)
+        return DecodeResult(index, error=error)
+    return DecodeResult(index, len(encoded), compute_digest(encoded), turned, mode)
 
 
 def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> list[str]:
@@ -214,12 +214,12 @@ def in_threads(
         pool.shutdown(wait=True, cancel_futures=True)  # also on Ctrl-C: each thread stops after its current image
 
 
-def digest_of(encoded: bytes) -> bytes:
+def compute_digest(encoded: bytes) -> bytes:
     """16-byte digest of a file's content."""
     return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
-def compare(train: Opened, val: Opened, seconds: float = _COMPARING_SECONDS) -> list[str]:
+def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_SECONDS) -> list[str]:
     """The line about images of "val" that are in "train" as well, if there is anything to report: identical images, or
     that not all were compared. Images of "train" that were not opened are compared by size first, as many as time
     allows."""
@@ -260,12 +260,12 @@ def compare(train: Opened, val: Opened, seconds: float = _COMPARING_SECONDS) -> 
 
 def _digest(train: Any, index: int) -> tuple[int, bytes]:
     try:
-        return index, digest_of(train.encoded(index))
+        return index, compute_digest(train.encoded(index))
     except UnreadableImage:
         return index, b""
 
 
-class Inspection:
+class SplitInspection:
     """Inspects the splits one by one, in the process that builds them.
 
     Args:
@@ -279,7 +279,7 @@ class Inspection:
         self.is_evaluation = is_evaluation
         self.replaces_bad = replaces_bad
         self.allows_left_out = allows_left_out
-        self._opened: dict[str, Opened] = {}
+        self._opened: dict[str, DecodedSplit] = {}
 
     def look(self, dataset: Any, split: str, num_classes: int) -> list[str]:
         """Lines about ``split`` ("train" or "val") for the log.

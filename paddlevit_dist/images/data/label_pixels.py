@@ -9,7 +9,7 @@ from PIL import Image
 
 from ...runtime.errors import UserError
 from .inspection import in_threads
-from .reading import Reading, naming_damage, open_image, read_file
+from .reading import ReadConfig, naming_damage, open_image, read_file
 
 _NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; of a palette its places
 _LOSSY = ("JPEG", "MPO", "AVIF", "HEIF")
@@ -26,7 +26,7 @@ class LabelPixels(NamedTuple):
     """
 
     values: np.ndarray
-    is_colour: bool
+    is_color: bool
     palette: np.ndarray | None = None
 
 
@@ -42,7 +42,7 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         UserError: of a format that changes numbers, of a kind that has neither numbers nor colours, or partly
             transparent.
     """
-    with naming_damage(path), open_image(encoded, path, Reading(max_pixels=max_pixels)) as image:
+    with naming_damage(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
         if image.format in _LOSSY:
             raise UserError(
                 f"{path} is a {image.format} file, which changes numbers of classes: save label maps as PNG"
@@ -50,8 +50,8 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         if image.mode in ("LA", "PA", "RGBA"):
             _require_opaque(image, path)
         if image.mode in ("RGB", "RGBA"):
-            colours = image if image.mode == "RGB" else image.convert("RGB")
-            packed = np.frombuffer(colours.tobytes("raw", "RGBX"), "<i4") & 0xFFFFFF
+            colors = image if image.mode == "RGB" else image.convert("RGB")
+            packed = np.frombuffer(colors.tobytes("raw", "RGBX"), "<i4") & 0xFFFFFF
             return LabelPixels(packed.reshape(image.height, image.width), True)
         if image.mode == "PA":
             raise UserError(f"{path} has a palette with transparency: save it as PNG with a palette, or with numbers")
@@ -61,10 +61,10 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
                 "or 16 bits, or a palette), or its colour (RGB)"
             )
         image.load()
-        colours = np.array(image.getpalette() or [], np.int32).reshape(-1, 3) if image.mode == "P" else None
+        colors = np.array(image.getpalette() or [], np.int32).reshape(-1, 3) if image.mode == "P" else None
         values = np.asarray(image.getchannel("L") if image.mode == "LA" else image)
         values = values.astype(np.int32 if values.dtype.itemsize > 1 else np.uint8, copy=False)
-    return LabelPixels(values, False, None if colours is None else pack_colours(colours))
+    return LabelPixels(values, False, None if colors is None else pack_colors(colors))
 
 
 def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
@@ -83,40 +83,40 @@ def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
         return LabelPixels(np.asarray(loadmat(io.BytesIO(read_file(file)), variable_names=["S"])["S"], np.int32), False)
 
 
-def numbers_of(pixels: LabelPixels, path: str) -> np.ndarray:
+def read_label_numbers(pixels: LabelPixels, path: str) -> np.ndarray:
     """The numbers in a label map, also where it was saved with three equal channels.
 
     Raises:
         UserError: it has colours.
     """
-    if not pixels.is_colour:
+    if not pixels.is_color:
         return pixels.values
-    grey = pixels.values & 255
-    if (grey * 0x010101 != pixels.values).any():
+    gray = pixels.values & 255
+    if (gray * 0x010101 != pixels.values).any():
         raise UserError(
             f"{path} has colours, and no list says what they mean: put classes.csv into the folder of the data, with a "
             "line name,red,green,blue for each class"
         )
-    return grey.astype(np.uint8)
+    return gray.astype(np.uint8)
 
 
 def numbers_in(files: Sequence[str]) -> list[int]:
     """The numbers that occur in any of the label maps, ascending.
 
     Raises:
-        UserError: as ``read_label_file`` and ``numbers_of``.
+        UserError: as ``read_label_file`` and ``read_label_numbers``.
     """
 
     def occurring(files: list[str], index: int) -> np.ndarray:
-        return np.unique(numbers_of(read_label_file(files[index]), files[index]))
+        return np.unique(read_label_numbers(read_label_file(files[index]), files[index]))
 
     found = in_threads(occurring, list(files), range(len(files)), "looking for classes", len(files), np.inf)
     return np.unique(np.concatenate([np.zeros(0, np.int64), *found])).tolist()
 
 
-def pack_colours(colours: np.ndarray) -> np.ndarray:
+def pack_colors(colors: np.ndarray) -> np.ndarray:
     """int32 (n,), red + 256 green + 65,536 blue, of integers (n, 3)."""
-    return colours.astype(np.int32) @ np.array([1, 256, 65536], np.int32)
+    return colors.astype(np.int32) @ np.array([1, 256, 65536], np.int32)
 
 
 def _require_opaque(image: Image.Image, path: str) -> None:

@@ -16,13 +16,13 @@ from .formats import (
     PACKED_TARS,
     LeftOut,
     files_below,
-    head_of,
-    hint_of,
+    find_hint,
+    get_suffix,
     image_kind,
     is_hidden,
     is_hidden_path,
+    read_head,
     readable_suffixes,
-    suffix_of,
 )
 from .reading import UnreadableImage
 from .tar_files import OpenFiles, members
@@ -47,7 +47,7 @@ class ListedImage(NamedTuple):
     size: int
 
 
-class Listing:
+class InputListing:
     """Lists what the given paths hold: ``found``, ``archives`` by number, ``unreadable`` and ``notices``."""
 
     def __init__(self) -> None:
@@ -96,14 +96,14 @@ class Listing:
                 paths.append(entry.path)
         for path in sorted(paths, key=natural):
             if (
-                suffix_of(os.path.basename(path)) in readable_suffixes()
+                get_suffix(os.path.basename(path)) in readable_suffixes()
                 or _is_archive(path)
                 or is_video(os.fsdecode(path))
             ):
                 self.add(path)
             else:
-                self._leave_out(path, left_out, lambda path=path: head_of(path))
-        self._tell(left_out, f"below {left_out.place}: {hidden:,} hidden files or folders" if hidden else "")
+                self._leave_out(path, left_out, lambda path=path: read_head(path))
+        self._log(left_out, f"below {left_out.place}: {hidden:,} hidden files or folders" if hidden else "")
         if before == len(self.found) + len(self.unreadable):
             self.unreadable.append((left_out.place, "the folder holds no images"))
 
@@ -117,7 +117,7 @@ class Listing:
                 name = path + b"/" + member.name
                 if is_hidden_path(member.name):
                     hidden += 1
-                elif suffix_of(os.path.basename(name)) in readable_suffixes():
+                elif get_suffix(os.path.basename(name)) in readable_suffixes():
                     self.found.append(ListedImage(name, number, member.offset, member.size))
                 else:
                     size = min(member.size, HEAD_BYTES)
@@ -125,11 +125,11 @@ class Listing:
                     self._leave_out(name, left_out, head)
         except (UserError, OSError) as error:
             self.unreadable.append((shown, str(error)))
-        self._tell(left_out, f"in {shown}: {hidden:,} hidden files" if hidden else "")
+        self._log(left_out, f"in {shown}: {hidden:,} hidden files" if hidden else "")
         if before == len(self.found) + len(self.unreadable):
             self.unreadable.append((shown, "the archive holds no images"))
 
-    def _tell(self, left_out: LeftOut, hidden: str) -> None:
+    def _log(self, left_out: LeftOut, hidden: str) -> None:
         if hidden:
             self.notices.append(f"left out {hidden}")
         if left_out.counts:
@@ -137,7 +137,7 @@ class Listing:
 
     def _leave_out(self, path: bytes, left_out: LeftOut, read_head: Callable[[], bytes]) -> None:
         name = os.path.basename(path)
-        hint = hint_of(suffix_of(name).decode("ascii"))
+        hint = find_hint(get_suffix(name).decode("ascii"))
         if hint is not None:
             self.unreadable.append((os.fsdecode(path), f"an image that Pillow cannot open here ({hint})"))
             return
@@ -189,7 +189,7 @@ def frame_times(path: str) -> list[int]:
     return times
 
 
-class Video:
+class VideoFile:
     """A video file; its frames are best asked for in ascending order. For one thread."""
 
     def __init__(self, path: str) -> None:

@@ -14,14 +14,14 @@ from ...tasks.dataset import require_split
 from .annotated_files import readable
 from .box_layouts import (
     SPLIT_FOLDERS,
-    Guess,
+    DatasetGuess,
     find_labelme,
     find_yolo_outlines,
     first_folders,
     first_names,
     head_of_text,
 )
-from .formats import SPLIT_WORDS, files_below, is_hidden, readable_suffixes, suffix_of
+from .formats import SPLIT_WORDS, files_below, get_suffix, is_hidden, readable_suffixes
 
 MAPS, LABELME_JSON, YOLO_TEXT, PANOPTIC = "maps", "labelme", "yolo", "panoptic"
 _YEARS = ("", "2017", "2014")  # behind the words of COCO's splits
@@ -209,14 +209,14 @@ class LabelMapPairs(NamedTuple):
     notices: list[str]
 
 
-def find_label_maps(root: str, shown: str) -> list[Guess]:
+def find_label_maps(root: str, shown: str) -> list[DatasetGuess]:
     """The dataset of images with label maps that a folder holds, none or one.
 
     Args:
         shown: how messages call it.
     """
     found = find_layout(root)
-    return [] if found is None else [Guess(found.layout.dataset, f"{shown} has {found.layout.words}")]
+    return [] if found is None else [DatasetGuess(found.layout.dataset, f"{shown} has {found.layout.words}")]
 
 
 def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
@@ -266,7 +266,7 @@ def _own_layouts(root: str) -> Iterator[LabelMapLayout]:
 def _holds(layout: LabelMapLayout, top: str) -> bool:
     """Whether a folder has images and label maps of any split where the layout says."""
     for split in SPLIT_WORDS:
-        folders = folders_of(layout, top, split)
+        folders = find_split_folders(layout, top, split)
         if folders is None:
             continue
         images, labels = folders
@@ -296,36 +296,36 @@ def _any(folder: str, end: str) -> bool:
 
 
 def _is_image(name: str) -> bool:
-    return suffix_of(os.fsencode(name)) in readable_suffixes()
+    return get_suffix(os.fsencode(name)) in readable_suffixes()
 
 
-def folders_of(layout: LabelMapLayout, top: str, split: str) -> tuple[str, str] | None:
+def find_split_folders(layout: LabelMapLayout, top: str, split: str) -> tuple[str, str] | None:
     """The folders of a split's images and of its label maps; None: they are not there."""
-    for word in _words(layout, split):
+    for word in _split_words(layout, split):
         pair = [os.path.join(top, place.format(split=word)).rstrip("/") for place in (layout.images, layout.labels)]
         if all(map(os.path.isdir, pair)) and ("{split}" in layout.images or split == "train" or layout.lists):
             return pair[0], pair[1]
     return None
 
 
-def _words(layout: LabelMapLayout, split: str) -> list[str]:
+def _split_words(layout: LabelMapLayout, split: str) -> list[str]:
     words = layout.split_words.get(split, SPLIT_WORDS.get(split, (split,)))
     return [f"{written}{year}" for word in words for year in _YEARS for written in (word, word.capitalize())]
 
 
 def _list_files(layout: LabelMapLayout, top: str, split: str) -> list[str]:
-    files = (os.path.join(top, layout.lists.format(split=word)) for word in _words(layout, split))
+    files = (os.path.join(top, layout.lists.format(split=word)) for word in _split_words(layout, split))
     return [file for file in files if os.path.isfile(file)]
 
 
-def pairs_of(found: MatchedLayout, split: str) -> LabelMapPairs:
+def find_pairs(found: MatchedLayout, split: str) -> LabelMapPairs:
     """The images of a split and their label maps, sorted.
 
     Raises:
         UserError: there is no such split; or what a list names is missing; or no image has a label map.
     """
     layout, top = found
-    folders = folders_of(layout, top, split)
+    folders = find_split_folders(layout, top, split)
     files = _list_files(layout, top, split) if layout.lists else []
     if folders is None or (layout.lists and not files):
         known = [one for one in SPLIT_WORDS if _has_split(found, one)]
@@ -373,7 +373,9 @@ def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
 
 def _has_split(found: MatchedLayout, split: str) -> bool:
     layout, top = found
-    return folders_of(layout, top, split) is not None and (not layout.lists or bool(_list_files(layout, top, split)))
+    return find_split_folders(layout, top, split) is not None and (
+        not layout.lists or bool(_list_files(layout, top, split))
+    )
 
 
 def _files(folder: str, end: str | None) -> dict[str, str]:

@@ -18,13 +18,13 @@ from tqdm import tqdm
 from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_bytes
-from ..run_lengths import runs_of
+from ..run_lengths import parse_segmentation
 from .annotated_files import images_in, readable
 from .class_lists import FILES
 from .formats import SPLIT_WORDS
 from .label_pixels import read_label_pixels
 from .map_layouts import LABELME_JSON, YOLO_TEXT
-from .yolo_files import description_of, images_of, labels_of, names_of
+from .yolo_files import find_label_file, list_images, parse_names, read_description
 
 _LARGEST_JSON = 1 << 28
 _LARGEST_LABELS = 1 << 24
@@ -46,7 +46,7 @@ class ObjectOutline(NamedTuple):
     mask: np.ndarray | None = None
 
 
-class Drawing(NamedTuple):
+class ImageOutlines(NamedTuple):
     """A file's words on one image: its shapes in the order in which they are drawn, and its height and width, if
     the file says them."""
 
@@ -61,7 +61,7 @@ class _LabelmeShape(msgspec.Struct):
     mask: str | None = None
 
 
-class Labelme(msgspec.Struct, rename="camel"):
+class LabelmeFile(msgspec.Struct, rename="camel"):
     """The part of a file of Labelme's that is read."""
 
     shapes: list[_LabelmeShape]
@@ -70,7 +70,7 @@ class Labelme(msgspec.Struct, rename="camel"):
     image_width: int | None = None
 
 
-def read_drawing(kind: str, file: str, size: tuple[int, int]) -> Drawing:
+def read_drawing(kind: str, file: str, size: tuple[int, int]) -> ImageOutlines:
     """The shapes of one image.
 
     Args:
@@ -83,10 +83,10 @@ def read_drawing(kind: str, file: str, size: tuple[int, int]) -> Drawing:
         if kind == LABELME_JSON:
             return _of_labelme(read_labelme(file), file)
         content = read_bytes(file, _LARGEST_LABELS) if os.path.exists(file) else b""  # without objects there is none
-        return Drawing(_of_yolo(content, *size), None)
+        return ImageOutlines(_of_yolo(content, *size), None)
 
 
-def draw(drawing: Drawing, size: tuple[int, int], labels: Mapping[str, int], unlabelled: int) -> np.ndarray:
+def draw(drawing: ImageOutlines, size: tuple[int, int], labels: Mapping[str, int], unlabeled: int) -> np.ndarray:
     """The label map of an image, uint8 (height, width).
 
     Args:
@@ -96,7 +96,7 @@ def draw(drawing: Drawing, size: tuple[int, int], labels: Mapping[str, int], unl
         ValueError: a shape is of another class, or has no pixels for certain; continues "... ".
     """
     height, width = size
-    columns = np.full(width * height, unlabelled, np.uint8)  # (width, height), one behind the other
+    columns = np.full(width * height, unlabeled, np.uint8)  # (width, height), one behind the other
     drawn = columns.reshape(width, height).T
     for number, (name, corners, mask) in enumerate(drawing.shapes):
         if name not in labels:
@@ -108,7 +108,7 @@ def draw(drawing: Drawing, size: tuple[int, int], labels: Mapping[str, int], unl
             part[mask[max(-top, 0) :, max(-left, 0) :][: part.shape[0], : part.shape[1]]] = labels[name]
             continue
         try:
-            runs = runs_of([corners.ravel().tolist()], height, width)
+            runs = parse_segmentation([corners.ravel().tolist()], height, width)
         except ValueError as error:
             raise ValueError(f"shape {number} of class '{name}' {error}") from None
         _fill(columns, runs.starts, runs.ends, labels[name])
@@ -122,19 +122,19 @@ def _fill(values, starts, ends, value):
             values[place] = value
 
 
-def read_labelme(file: str) -> Labelme:
+def read_labelme(file: str) -> LabelmeFile:
     """A file of Labelme's.
 
     Raises:
         ValueError: it is none.
     """
     try:
-        return msgspec.json.decode(read_bytes(file, _LARGEST_JSON), type=Labelme)
+        return msgspec.json.decode(read_bytes(file, _LARGEST_JSON), type=LabelmeFile)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"it is not as Labelme writes it: {error}") from None
 
 
-def _of_labelme(content: Labelme, file: str) -> Drawing:
+def _of_labelme(content: LabelmeFile, file: str) -> ImageOutlines:
     shapes = []
     for shape in content.shapes:
         kind, corners = shape.shape_type or "polygon", np.array(shape.points, np.float64).reshape(-1, 2)
@@ -152,7 +152,7 @@ def _of_labelme(content: Labelme, file: str) -> Drawing:
             mask = read_label_pixels(base64.b64decode(shape.mask), file).values > 0
         shapes.append(ObjectOutline(shape.label, corners, mask))
     has_size = content.image_height and content.image_width
-    return Drawing(shapes, (content.image_height or 0, content.image_width or 0) if has_size else None)
+    return ImageOutlines(shapes, (content.image_height or 0, content.image_width or 0) if has_size else None)
 
 
 def _circle(middle: np.ndarray, radius: float) -> np.ndarray:
@@ -184,7 +184,7 @@ def _area(corners: np.ndarray) -> float:
     return abs(float(x[:-1] @ y[1:] - x[1:] @ y[:-1] + x[-1] * y[0] - x[0] * y[-1]))
 
 
-class Outlines(NamedTuple):
+class OutlineList(NamedTuple):
     """A list of the outlines of a split.
 
     Attributes:
@@ -200,7 +200,7 @@ class Outlines(NamedTuple):
     spelt: list[str]
 
 
-def list_outlines(kind: str, root: str, split: str) -> Outlines:
+def list_outlines(kind: str, root: str, split: str) -> OutlineList:
     """The images of a split in a folder, and where their outlines are.
 
     Args:
@@ -209,10 +209,10 @@ def list_outlines(kind: str, root: str, split: str) -> Outlines:
         UserError: there are none, or a file cannot be read, or an image is missing.
     """
     if kind == YOLO_TEXT:
-        described = description_of(root)
-        names = described.names if described else names_of(root)
-        images = images_of(root, split, described)
-        return Outlines(images, list(map(labels_of, images)), list(names.values()), list(map(str, names)))
+        described = read_description(root)
+        names = described.names if described else parse_names(root)
+        images = list_images(root, split, described)
+        return OutlineList(images, list(map(find_label_file, images)), list(names.values()), list(map(str, names)))
     listed = _list_labelme(root, split)
     if not listed.images:
         helps = "; DATA.VAL_FRACTION divides the training set" if split == "val" else ""
@@ -220,10 +220,10 @@ def list_outlines(kind: str, root: str, split: str) -> Outlines:
     return listed
 
 
-def _list_labelme(root: str, split: str) -> Outlines:
+def _list_labelme(root: str, split: str) -> OutlineList:
     files = [file for file, of in labelme_files(root).items() if of == split]
     there: dict[str, dict[str, str]] = {}
-    return Outlines([_image_of(file, root, there) for file in files], files, None, [])
+    return OutlineList([_find_image(file, root, there) for file in files], files, None, [])
 
 
 def labelme_files(root: str) -> dict[str, str]:
@@ -253,7 +253,7 @@ def labelme_names(files: Iterable[str]) -> list[str]:
     return sorted(names - {"__ignore__"})
 
 
-def _image_of(file: str, root: str, there: dict[str, dict[str, str]]) -> str:
+def _find_image(file: str, root: str, there: dict[str, dict[str, str]]) -> str:
     """The image of a file of Labelme's: beside it, or in a folder of images, under the same name; else where the
     file says, within ``root``. ``there`` are the images of folders that were looked into, by their names without
     suffix."""

@@ -29,7 +29,7 @@ _PAGE_HEADER = re.compile(rb"P([56])\n(\d{1,6}) (\d{1,6})\n255\n")
 _LONGEST_HEADER = 32
 
 
-class Undecoded:
+class UndecodedImage:
     """An image that has not been decoded yet.
 
     Attributes:
@@ -49,7 +49,7 @@ class Undecoded:
         raise NotImplementedError
 
 
-class UndecodedJpeg(Undecoded):
+class UndecodedJpeg(UndecodedImage):
     """A JPEG file in memory."""
 
     def __init__(self, dataset: Any, encoded: bytes, path: str, layout: "JpegLayout") -> None:
@@ -62,7 +62,7 @@ class UndecodedJpeg(Undecoded):
         return decode_image(part, self._path, self._mode, self._reading), box
 
 
-class Page(Undecoded):
+class ImagePage(UndecodedImage):
     """A decoded image in a file, of which rows can be read; ``of`` says whether image ``index`` is one."""
 
     def __init__(self, dataset: Any, index: int, header: re.Match) -> None:
@@ -71,7 +71,7 @@ class Page(Undecoded):
         self._dataset, self._index, self._begin = dataset, index, header.end()
 
     @classmethod
-    def of(cls, dataset: Any, index: int) -> "Page | None":
+    def of(cls, dataset: Any, index: int) -> "ImagePage | None":
         """The page of image ``index``; None if it is something else."""
         if not dataset.describe(index).endswith(PAGE_SUFFIXES):
             return None
@@ -92,20 +92,20 @@ class Page(Undecoded):
 
 
 class PartReader:
-    """Reads training images of a dataset of image files for transforms that take ``Undecoded``."""
+    """Reads training images of a dataset of image files for transforms that take ``UndecodedImage``."""
 
     def __init__(self, dataset: Any) -> None:
         """``dataset`` has ``encoded``, ``part``, ``num_bytes``, ``describe``, ``labels`` and ``reading``."""
         self.dataset = dataset
 
-    def __call__(self, index: int) -> tuple[Image.Image | Undecoded, int]:
+    def __call__(self, index: int) -> tuple[Image.Image | UndecodedImage, int]:
         """``(image, label)``, the image undecoded where parts of it can be decoded.
 
         Raises:
             UnreadableImage: it is missing, or damaged as a whole.
         """
         dataset, label = self.dataset, int(self.dataset.labels[index])
-        page = Page.of(dataset, index)
+        page = ImagePage.of(dataset, index)
         if page is not None:
             return page, label
         encoded, path = dataset.encoded(index), dataset.describe(index)

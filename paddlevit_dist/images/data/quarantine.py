@@ -18,31 +18,31 @@ _Read = TypeVar("_Read")
 _HEADER = "path\treason\n"
 
 
-class Unreadable(NamedTuple):
+class UnreadableFile(NamedTuple):
     """A line of the list; neither field contains a tab or a line break."""
 
     path: str
     reason: str
 
     @classmethod
-    def of(cls, error: UnreadableImage) -> "Unreadable":
+    def of(cls, error: UnreadableImage) -> "UnreadableFile":
         return cls(*(text.translate({9: "\\t", 10: "\\n", 13: "\\r"}) for text in (error.path, error.reason)))
 
 
-def write_quarantine(file: Path, found: Iterable[Unreadable]) -> None:
+def write_quarantine(file: Path, found: Iterable[UnreadableFile]) -> None:
     """Write the list, replacing an older one; each line is the path, a tab, and the reason."""
     lines = [_HEADER, *(f"{path}\t{reason}\n" for path, reason in found)]
     with atomic_file(file) as out:
         out.write("".join(lines).encode("utf-8", "surrogateescape"))
 
 
-def read_quarantine(file: Path) -> list[Unreadable]:
+def read_quarantine(file: Path) -> list[UnreadableFile]:
     """The lines of a list, except an incomplete last one."""
     lines = file.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
-    return [Unreadable(*line.split("\t", 1)) for line in lines if line != _HEADER.strip("\n") and "\t" in line]
+    return [UnreadableFile(*line.split("\t", 1)) for line in lines if line != _HEADER.strip("\n") and "\t" in line]
 
 
-class Replacements:
+class ReplacementReader:
     """Reads an image, or the next readable one in its place, and records the unreadable ones.
 
     The replacement depends only on the index, so it is the same for any number of processes. Each process appends to
@@ -68,7 +68,7 @@ class Replacements:
                 try:
                     return read(tried)
                 except UnreadableImage as error:
-                    self._note(Unreadable.of(error))
+                    self._note(UnreadableFile.of(error))
                     self._next[tried] = (tried + 1) % len(dataset)
             tried = self._next[tried]
         raise UserError(
@@ -76,7 +76,7 @@ class Replacements:
             "read, too many to skip (DATA.ON_BAD_SAMPLE); look at -data_path"
         )
 
-    def _note(self, found: Unreadable) -> None:
+    def _note(self, found: UnreadableFile) -> None:
         folder = Path(self.folder, _PARTS_FOLDER)
         line = f"{found.path}\t{found.reason}\n".encode("utf-8", "surrogateescape")
         try:
@@ -86,13 +86,13 @@ class Replacements:
         except OSError as error:
             raise UserError(f"cannot write {folder}: {error.strerror}; free space or choose another -output") from error
 
-    def collect(self) -> list[Unreadable]:
+    def collect(self) -> list[UnreadableFile]:
         """Collect what all processes sharing the folder have recorded so far, each image once, sorted."""
         parts = sorted(Path(self.folder, _PARTS_FOLDER).glob("*.tsv"))
         return sorted({found for part in parts for found in read_quarantine(part)})
 
 
-def merge_quarantine(replacements: Replacements | None, folder: Path) -> list[str]:
+def merge_quarantine(replacements: ReplacementReader | None, folder: Path) -> list[str]:
     """Merge the unreadable images found by all ranks so far into one list in ``folder``; returns the line for the log,
     if there is one. Every rank must call this."""
     if replacements is None:

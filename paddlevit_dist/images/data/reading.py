@@ -20,7 +20,7 @@ warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
-class Reading(NamedTuple):
+class ReadConfig(NamedTuple):
     """How image files are read.
 
     Attributes:
@@ -74,7 +74,7 @@ def read_file(path: str) -> bytes:
         raise UnreadableImage(path, _reason(error)) from error
 
 
-def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
+def decode_image(encoded: bytes, path: str, mode: str, reading: ReadConfig = ReadConfig()) -> Image.Image:  # noqa: B008
     """The image in ``encoded``, the first frame of an animated one, converted to ``mode`` by Pillow.
 
     Args:
@@ -89,7 +89,7 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
         return convert(image, mode, reading)
 
 
-def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> tuple[int, str, tuple[int, int]]:
+def examine_image(encoded: bytes, path: str, mode: str, reading: ReadConfig) -> tuple[int, str, tuple[int, int]]:
     """Decode the image like ``decode_image``; return its EXIF orientation, the file's Pillow mode, and (height, width).
 
     Raises:
@@ -112,7 +112,7 @@ def naming_damage(path: str) -> Iterator[None]:
         raise UnreadableImage(path, _reason(error)) from error
 
 
-def convert(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
+def convert(image: Image.Image, mode: str, reading: ReadConfig) -> Image.Image:
     """An opened image in ``mode``, upright if ``reading`` asks for it."""
     upright = _upright(image) if reading.exif_rotate else image
     if upright.mode == mode:
@@ -121,7 +121,7 @@ def convert(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
     return upright.convert(mode)
 
 
-def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
+def open_image(encoded: bytes, path: str, reading: ReadConfig = ReadConfig()) -> Image.Image:  # noqa: B008
     """The image in ``encoded`` before its pixels are decoded.
 
     Raises:
@@ -160,7 +160,7 @@ def _upright(image: Image.Image) -> Image.Image:
     return ImageOps.exif_transpose(image) if orientation(image) != 1 else image
 
 
-def _too_large(path: str, size: str, reading: Reading) -> UnreadableImage:
+def _too_large(path: str, size: str, reading: ReadConfig) -> UnreadableImage:
     return UnreadableImage(
         path,
         f"its size {size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS if it is meant",

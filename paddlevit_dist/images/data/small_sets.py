@@ -71,7 +71,7 @@ class SmallSet(ImageDataset):
         raise NotImplementedError
 
 
-def records_of(images: np.ndarray, labels: Any) -> np.ndarray:
+def parse_records(images: np.ndarray, labels: Any) -> np.ndarray:
     records = np.empty(len(images), [("image", "u1", images.shape[1:]), ("label", "u1")])
     records["image"], records["label"] = images, labels
     return records
@@ -104,7 +104,7 @@ class Digits(SmallSet):
         with np.load(DIGITS_FILE, allow_pickle=False) as stored:
             images, labels = stored["images"], stored["labels"]
         chosen = (np.arange(len(labels)) % _HELD_OUT_EVERY == 0) == (self.split == "val")
-        return records_of(np.round(images[chosen] * (255 / _LARGEST_VALUE)), labels[chosen])
+        return parse_records(np.round(images[chosen] * (255 / _LARGEST_VALUE)), labels[chosen])
 
 
 class ConvertedSet(SmallSet):
@@ -192,7 +192,7 @@ class _IdxImages(ConvertedSet):
         if images.size == 0:
             raise UserError(f"{images_file} holds no samples: its shape is {images.shape}")
         check_labels(labels, self.num_classes, self.name, lambda index: f"sample {index} of {labels_file}")
-        return records_of(images, labels)
+        return parse_records(images, labels)
 
 
 def idx_file(folder: Path, split: str, part: str) -> Path | None:

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 
 from ...data.checked_files import DamagedCacheError, map_verified, write_array
-from ...data.path_index import Batch, PathIndex, ensure_path_index
+from ...data.path_index import PathBatch, PathIndex, ensure_path_index
 from ...runtime.errors import UserError
 from ...runtime.files import map_array, read_regular, require_regular
-from .class_folders import IndexedImages
+from .class_folders import IndexedClassImages
 from .formats import SPLIT_WORDS, LeftOut, readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE
 from .image_dataset import name_folders, read_class_names
 from .imagenet import label_files, read_listed_labels
 from .prepared import read_preparation
 from .reading import UnreadableImage, existing_folder
-from .tar_files import OpenFiles, Scan, find_shards, scan
+from .tar_files import OpenFiles, TarScan, find_shards, scan
 
 _SHARD = re.compile(r".*?\.tar(?=/)", re.IGNORECASE | re.DOTALL)  # in the path of an image below the data path
 
 
-class TarImages(IndexedImages):
+class TarImages(IndexedClassImages):
     """Images in tar files that are not unpacked: an index holds the file, offset and size of each.
 
     The tar files of a split are those in ``data_path`` with the split in their name (``train-00000.tar``,
@@ -123,7 +123,7 @@ def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, s
     locations_file = Path(cache_folder, f"tar-{split}-{key.hex()[:16]}.npy")
     classes: dict[str, Any] = {}
 
-    def build() -> Iterator[Batch]:
+    def build() -> Iterator[PathBatch]:
         found = scan(root, shards, split, read_listed_labels(root, split))
         if not len(found.labels):
             others = f"; {found.left_out.summary()}" if found.left_out.counts else ""
@@ -166,7 +166,7 @@ def _key(root: str, split: str, shards: list[str]) -> bytes:
 
 
 def _resolve_classes(
-    found: Scan, root: str, shard: str, training: dict[str, Any] | None, classes: dict[str, Any]
+    found: TarScan, root: str, shard: str, training: dict[str, Any] | None, classes: dict[str, Any]
 ) -> np.ndarray:
     """The final labels; what the index says of the classes is stored in ``classes``."""
     known = training or {"names": None, "groups": None, "count": 0}

@@ -12,11 +12,11 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ...data.path_index import Batch, make_batch
+from ...data.path_index import PathBatch, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular
 from ...runtime.text_files import parse_json
-from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, LeftOut, is_hidden_path, readable_suffixes, suffix_of
+from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, LeftOut, get_suffix, is_hidden_path, readable_suffixes
 
 _MOST_OPEN = 64
 _UNPACK = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
@@ -24,7 +24,7 @@ _UNPACK = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28
 _DAMAGE = (tarfile.TarError, ArithmeticError, EOFError, LookupError, RecursionError, ValueError)
 
 
-class Member(NamedTuple):
+class TarMember(NamedTuple):
     """A plain file in a tar file.
 
     Attributes:
@@ -38,7 +38,7 @@ class Member(NamedTuple):
     size: int
 
 
-def members(path: str) -> Iterator[Member]:
+def members(path: str) -> Iterator[TarMember]:
     """The plain files of a tar file in order. Those of a tar file inside it carry its name as well:
     ``n01440764.tar/n01440764_18.JPEG``.
 
@@ -52,7 +52,7 @@ def members(path: str) -> Iterator[Member]:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _members(shown: str, file: Any, size: int) -> Iterator[Member]:
+def _members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
     beginning = file.read(6)
     command = next((command for magic, command in _UNPACK.items() if beginning.startswith(magic)), None)
     if command is not None:
@@ -78,9 +78,9 @@ def _members(shown: str, file: Any, size: int) -> Iterator[Member]:
             name = os.fsencode(member.name).removeprefix(b"./")
             if name.lower().endswith(b".tar"):
                 inside = _members(f"{shown} member {member.name}", tar.extractfile(member), member.size)
-                yield from (Member(b"%s/%s" % (name, m.name), member.offset_data + m.offset, m.size) for m in inside)
+                yield from (TarMember(b"%s/%s" % (name, m.name), member.offset_data + m.offset, m.size) for m in inside)
             else:
-                yield Member(name, member.offset_data, member.size)
+                yield TarMember(name, member.offset_data, member.size)
     except _DAMAGE as error:
         raise UserError(f"{shown} is damaged before byte {tar.offset}: {error}; copy or create it again") from error
     _check_end(shown, file, tar.offset, size)
@@ -130,7 +130,7 @@ _LARGEST_LABEL_BYTES = 1 << 20
 _SUFFIX = re.compile(r"\.(tar(\.\w+)?|tgz|tbz|txz)$", re.IGNORECASE)
 
 
-class Scan(NamedTuple):
+class TarScan(NamedTuple):
     """All images of a split in order.
 
     Attributes:
@@ -141,7 +141,7 @@ class Scan(NamedTuple):
         left_out: members that are neither images nor labels.
     """
 
-    batches: list[Batch]
+    batches: list[PathBatch]
     locations: np.ndarray
     labels: np.ndarray
     groups: list[str] | None
@@ -180,7 +180,7 @@ def find_shards(root: str, split: str) -> list[str]:
     return []
 
 
-def scan(root: str, shards: list[str], split: str, listed: dict[bytes, int] | None = None) -> Scan:
+def scan(root: str, shards: list[str], split: str, listed: dict[bytes, int] | None = None) -> TarScan:
     """Go through the headers of all ``shards``.
 
     Args:
@@ -192,7 +192,7 @@ def scan(root: str, shards: list[str], split: str, listed: dict[bytes, int] | No
     total = sum(os.path.getsize(os.path.join(root, shard)) for shard in shards)
     left_out = LeftOut(os.path.join(root, shards[0]) if len(shards) == 1 else f"{root} in {len(shards)} tar files")
     files = OpenFiles()
-    tars = [_Contents(os.path.join(root, shard), files) for shard in shards]
+    tars = [_TarContents(os.path.join(root, shard), files) for shard in shards]
     with tqdm(total=total, desc=f"indexing {split}", unit="B", unit_scale=True, disable=None, leave=False) as bar:
         for tar in tars:
             tar.read(bar, left_out)
@@ -212,15 +212,15 @@ def scan(root: str, shards: list[str], split: str, listed: dict[bytes, int] | No
         make_batch([b"%s/%s" % (os.fsencode(shard), member.name) for member in tar.images], 0)
         for tar, shard in zip(tars, shards, strict=True)
     ]
-    return Scan(batches, locations, np.concatenate(labels), groups, left_out)
+    return TarScan(batches, locations, np.concatenate(labels), groups, left_out)
 
 
-class _Contents:
+class _TarContents:
     """The contents of one tar file."""
 
     def __init__(self, path: str, files: OpenFiles) -> None:
         self.path = path
-        self.images: list[Member] = []
+        self.images: list[TarMember] = []
         self.labels: dict[bytes, int] = {}  # from label files, by key
         self._files = files
 
@@ -232,7 +232,7 @@ class _Contents:
                 pass
             elif base.endswith((b".cls", b".json")) and b".tar/" not in member.name.lower():  # not of a class's own tar
                 self._read_label(member)
-            elif suffix_of(base) in suffixes:
+            elif get_suffix(base) in suffixes:
                 self.images.append(member)
             else:
                 path = os.path.join(os.fsencode(self.path), member.name)
@@ -240,10 +240,10 @@ class _Contents:
             bar.update(member.offset + member.size - before)
             before = member.offset + member.size
 
-    def _content(self, member: Member, most: int) -> bytes:
+    def _content(self, member: TarMember, most: int) -> bytes:
         return self._files.read(self.path, member.offset, min(member.size, most)).tobytes()
 
-    def _read_label(self, member: Member) -> None:
+    def _read_label(self, member: TarMember) -> None:
         key, ending = _key(member.name)
         if ending not in (b"cls", b"json"):
             return

@@ -18,7 +18,7 @@ LAYOUT = (
 )
 
 
-class Described(NamedTuple):
+class YoloDescription(NamedTuple):
     """Contents of a data.yaml.
 
     Attributes:
@@ -36,7 +36,7 @@ class Described(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-def labels_of(image: str) -> str:
+def find_label_file(image: str) -> str:
     """The file of an image's labels: the last folder "images" of its path becomes "labels"; where there is none, the
     one beside it."""
     stem = os.path.splitext(image)[0]
@@ -45,7 +45,7 @@ def labels_of(image: str) -> str:
     return named if found and (os.path.isfile(named) or not os.path.isfile(f"{stem}.txt")) else f"{stem}.txt"
 
 
-def description_of(root: str) -> Described | None:
+def read_description(root: str) -> YoloDescription | None:
     """Read what the data.yaml of a folder says; None: there is none.
 
     Raises:
@@ -75,7 +75,7 @@ def description_of(root: str) -> Described | None:
     notices = (
         (f"{file}: nc is {number_of}, but {len(names)} classes have names: those with names count",) if odd else ()
     )
-    return Described(file, {number: str(names[number]) for number in sorted(names)}, places, base, notices)
+    return YoloDescription(file, {number: str(names[number]) for number in sorted(names)}, places, base, notices)
 
 
 def _with_slashes(path: str) -> str:
@@ -83,7 +83,7 @@ def _with_slashes(path: str) -> str:
     return path.replace("\\", "/")
 
 
-def names_of(root: str) -> dict[int, str]:
+def parse_names(root: str) -> dict[int, str]:
     splits = [os.path.join(root, word) for words in SPLIT_WORDS.values() for word in words]
     for folder in (root, os.path.join(root, "labels"), *splits):
         names = read_class_names(folder)
@@ -94,13 +94,15 @@ def names_of(root: str) -> dict[int, str]:
     )
 
 
-def images_of(root: str, split: str, described: Described | None) -> list[str]:
+def list_images(root: str, split: str, described: YoloDescription | None) -> list[str]:
     """The files of a split's images, sorted."""
     if described is not None and described.places:
         require_split(split, tuple(described.places), described.file, _remark(split, described.places))
         found = [image for place in described.places[split] for image in _images_at(root, place, described)]
     else:
-        found = [os.path.join(folder, name) for folder in _folders_of(root, split) for name in images_below(folder)]
+        found = [
+            os.path.join(folder, name) for folder in _find_split_folders(root, split) for name in images_below(folder)
+        ]
     if not found:
         raise UserError(f"{described.file if described else root}: there are no {split} images")
     return sorted(dict.fromkeys(found))
@@ -115,7 +117,7 @@ def find_folder(root: str, split: str) -> str | None:
     return None
 
 
-def _folders_of(root: str, split: str) -> list[str]:
+def _find_split_folders(root: str, split: str) -> list[str]:
     """The folders of a split where no data.yaml names them."""
     images = os.path.join(root, "images")
     if (own := find_folder(root, split)) is not None:
@@ -136,7 +138,7 @@ def _remark(split: str, known: Collection[str]) -> str:
     return "; DATA.VAL_FRACTION divides the training set" if helps else ""
 
 
-def _images_at(root: str, place: str, described: Described) -> list[str]:
+def _images_at(root: str, place: str, described: YoloDescription) -> list[str]:
     """The images of a folder, or of a list, that data.yaml names."""
     # Published files often say ../train/images and lie beside train.
     tries = [os.path.join(described.base, place), os.path.join(root, place), os.path.join(root, place.lstrip("./"))]

@@ -14,8 +14,8 @@ _LARGEST_GROWTH = math.log(1000.0 / 16)  # of a side, in one step, as the author
 
 def corners(boxes: paddle.Tensor) -> paddle.Tensor:
     """x0, y0, x1, y1 of boxes (..., 4) given by centre, width and height; sides below 0 count as none."""
-    centre, half = boxes[..., :2], paddle.clip(boxes[..., 2:], min=0.0) / 2
-    return paddle.concat([centre - half, centre + half], axis=-1)
+    center, half = boxes[..., :2], paddle.clip(boxes[..., 2:], min=0.0) / 2
+    return paddle.concat([center - half, center + half], axis=-1)
 
 
 def relative(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:
@@ -25,8 +25,8 @@ def relative(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:
         sizes: (N, 2), height and width of each image in pixels.
     """
     first, last = boxes[..., :2], boxes[..., 2:]
-    centred = paddle.concat([(first + last) / 2, last - first], axis=-1)
-    return centred / _farthest_corners(sizes, boxes).unsqueeze(1)
+    centered = paddle.concat([(first + last) / 2, last - first], axis=-1)
+    return centered / _farthest_corners(sizes, boxes).unsqueeze(1)
 
 
 def areas(boxes: paddle.Tensor) -> paddle.Tensor:
@@ -95,9 +95,9 @@ def move_boxes(
     if weights is not None:
         changes = changes / _on_device(weights, changes)
     size = references[..., 2:] - references[..., :2]
-    centre = references[..., :2] + 0.5 * size + changes[..., :2] * size
+    center = references[..., :2] + 0.5 * size + changes[..., :2] * size
     half = 0.5 * size * paddle.exp(paddle.clip(changes[..., 2:], max=_LARGEST_GROWTH))
-    return paddle.concat([centre - half, centre + half], axis=-1)
+    return paddle.concat([center - half, center + half], axis=-1)
 
 
 def _on_device(weights: Sequence[float], like: paddle.Tensor) -> paddle.Tensor:

@@ -94,7 +94,7 @@ def _address(content: Any) -> int:
     return np.frombuffer(content, np.uint8).__array_interface__["data"][0] if content else 0
 
 
-class Category(msgspec.Struct, gc=False):
+class CocoCategory(msgspec.Struct, gc=False):
     """A category as a file has it."""
 
     of: ClassVar[str] = "categories"
@@ -102,7 +102,7 @@ class Category(msgspec.Struct, gc=False):
     name: Any = None
 
 
-class Image(msgspec.Struct, gc=False):
+class CocoImage(msgspec.Struct, gc=False):
     """An image as a file has it; the last three are LVIS's."""
 
     of: ClassVar[str] = "images"
@@ -115,7 +115,7 @@ class Image(msgspec.Struct, gc=False):
     not_exhaustive_category_ids: Any = None
 
 
-class Annotation(msgspec.Struct, gc=False):
+class CocoAnnotation(msgspec.Struct, gc=False):
     """An object as a file has it."""
 
     of: ClassVar[str] = "annotations"
@@ -128,8 +128,8 @@ class Annotation(msgspec.Struct, gc=False):
     segmentation: Any = None
 
 
-_KINDS = {kind.of: kind for kind in (Category, Image, Annotation)}
-_decode_annotation = msgspec.json.Decoder(Annotation).decode
+_KINDS = {kind.of: kind for kind in (CocoCategory, CocoImage, CocoAnnotation)}
+_decode_annotation = msgspec.json.Decoder(CocoAnnotation).decode
 
 
 class CocoFile:
@@ -159,8 +159,8 @@ class CocoFile:
             UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
         """
         self.file, self.takes_texts, self.odd = file, takes_texts, OddData(file)
-        self.categories: dict[Id, Category] = {}
-        self.images: list[Image] = []
+        self.categories: dict[Id, CocoCategory] = {}
+        self.images: list[CocoImage] = []
         self.positions: dict[Id, int] = {}
         self.numbers, self.owners, self.labels, self.crowds = array("q"), array("q"), array("q"), array("b")
         self.boxes, self.areas = array("d"), array("d")
@@ -281,7 +281,7 @@ class CocoFile:
         self.starts.append(start if entry.segmentation else 0)
         self.bytes.append(end - start if entry.segmentation else 0)
 
-    def _box(self, number: int, entry: Annotation, own: int) -> Sequence[float]:
+    def _box(self, number: int, entry: CocoAnnotation, own: int) -> Sequence[float]:
         box = entry.bbox
         if box is None or box == []:
             self.odd.note("object", "without a box: never learnt or found", own)
@@ -334,7 +334,7 @@ def segmentation_at(stream: BinaryIO, start: int, size: int, number: int) -> Any
     raise UserError(f"{stream.name} has changed since this run began: start it again")
 
 
-def file_name(entry: Image) -> str | None:
+def file_name(entry: CocoImage) -> str | None:
     """The file of an image, relative to the folder of images: as the entry has it, with slashes; or the folder and
     file at the end of LVIS's ``coco_url``. None: it has neither."""
     name = entry.file_name

@@ -7,7 +7,7 @@ import numpy as np
 BOXES, MASKS = "bbox", "segm"  # what is compared, in the words of COCO's tools
 
 
-class Detections(NamedTuple):
+class DetectedObjects(NamedTuple):
     """Objects found in one image, in any order. Equal scores keep this order when they are ranked.
 
     Attributes:
@@ -22,12 +22,12 @@ class Detections(NamedTuple):
     labels: np.ndarray
     masks: list[dict[str, Any]] | None = None
 
-    def finite(self) -> "Detections":
+    def finite(self) -> "DetectedObjects":
         """The detections whose box and score are finite numbers."""
         is_finite = np.isfinite(self.boxes).all(axis=1) & np.isfinite(self.scores)
         return self if is_finite.all() else self.only(is_finite)
 
-    def best_of_classes(self, most: int | None) -> "Detections":
+    def best_of_classes(self, most: int | None) -> "DetectedObjects":
         """The ``most`` best detections of each class, all of them for None, in their order."""
         if most is None or len(self.scores) <= most:
             return self
@@ -37,10 +37,10 @@ class Detections(NamedTuple):
         chosen[order] = np.arange(len(order)) - np.searchsorted(labels, labels) < most
         return self.only(chosen)
 
-    def only(self, chosen: np.ndarray) -> "Detections":
+    def only(self, chosen: np.ndarray) -> "DetectedObjects":
         """The ``chosen`` detections, bool (n,), in their order."""
         masks = None if self.masks is None else [mask for mask, is_chosen in zip(self.masks, chosen) if is_chosen]
-        return Detections(self.boxes[chosen], self.scores[chosen], self.labels[chosen], masks)
+        return DetectedObjects(self.boxes[chosen], self.scores[chosen], self.labels[chosen], masks)
 
 
 def as_written(boxes: np.ndarray) -> np.ndarray:
@@ -55,13 +55,13 @@ def as_written(boxes: np.ndarray) -> np.ndarray:
     return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
 
 
-def corners_of(boxes: np.ndarray) -> np.ndarray:
+def boxes_to_corners(boxes: np.ndarray) -> np.ndarray:
     """Boxes of annotations, float (n, 4) x, y, width, height, as x0, y0, x1, y1."""
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
 
 
-class Speed:
+class SpeedMeter:
     """How long this process takes for an image in an evaluation; its first batch, which compiles, is left out."""
 
     def __init__(self) -> None:

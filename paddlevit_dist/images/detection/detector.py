@@ -13,9 +13,9 @@ from ...models import create_model, model_options
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.model import Model
-from ...tasks.task import Step, Term
+from ...tasks.task import LossTerm, StepPosition
 from ..models.layers import Linear
-from .detections import Detections
+from .detections import DetectedObjects
 
 if TYPE_CHECKING:
     from .rtdetr.denoising import ContrastiveNoise, DenoisingQueries
@@ -51,7 +51,7 @@ _OTHER_NAMES = {
 }
 
 
-class Targets(NamedTuple):
+class DetectionTargets(NamedTuple):
     """The objects in a batch of N images, of which none has more than M; M is at least 1.
 
     Attributes:
@@ -72,7 +72,7 @@ class Targets(NamedTuple):
     denoising: "DenoisingQueries | None" = None
 
 
-class Best(NamedTuple):
+class TopDetections(NamedTuple):
     """Objects found in N images, n in each, best first.
 
     Attributes:
@@ -85,18 +85,18 @@ class Best(NamedTuple):
     boxes: paddle.Tensor
     scores: paddle.Tensor
 
-    def read(self, original_sizes: np.ndarray) -> list[Detections]:
+    def read(self, original_sizes: np.ndarray) -> list[DetectedObjects]:
         """The same in the host's memory, of images of these heights and widths, int64 (N, 2)."""
         parts = [self.boxes, self.scores.unsqueeze(-1), self.labels.unsqueeze(-1)]
         packed = paddle.concat([part.astype("float32") for part in parts], axis=-1).numpy()  # (N, n, 6)
         found = []
         for own, (height, width) in zip(packed, np.asarray(original_sizes)):
             scale = np.array([width, height, width, height], dtype=np.float32)
-            found.append(Detections(own[:, :4] * scale, own[:, 4].copy(), own[:, 5].astype(np.int64), None))
+            found.append(DetectedObjects(own[:, :4] * scale, own[:, 4].copy(), own[:, 5].astype(np.int64), None))
         return found
 
 
-class Criterion:
+class DetectionCriterion:
     """The losses of a detector: plain numbers that can be pickled, no Paddle state.
 
     The task has one before any model is built, in the loader processes too.
@@ -109,15 +109,15 @@ class Criterion:
     #: how the denoising queries of a batch are drawn; None: it has none
     noise: "ContrastiveNoise | None" = None
 
-    def __init__(self, normaliser: str) -> None:
+    def __init__(self, normalizer: str) -> None:
         """Losses are divided by counts of all devices ("global"), or as a model's authors do ("reference").
 
         Raises:
             UserError: it is neither.
         """
-        if normaliser not in _NORMALISERS:
-            raise UserError(f"normaliser '{normaliser}': expected one of {', '.join(_NORMALISERS)}")
-        self.is_global = normaliser == "global"
+        if normalizer not in _NORMALISERS:
+            raise UserError(f"normaliser '{normalizer}': expected one of {', '.join(_NORMALISERS)}")
+        self.is_global = normalizer == "global"
 
     def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         """Normalisers of a batch by term name, one for each of ``count_names``. The engine adds them up over all ranks
@@ -128,12 +128,12 @@ class Criterion:
         """
         raise NotImplementedError
 
-    def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
+    def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
         """Loss terms by name, each a sum over the batch with its count. Every term depends on the outputs, also where
         no image has an object, so that all ranks have gradients of the same parameters."""
         raise NotImplementedError
 
-    def note_objects(self, objects: np.ndarray, step: Step) -> None:
+    def note_objects(self, objects: np.ndarray, step: StepPosition) -> None:
         """Count the objects of each image of a micro-batch, int (N,), for ``epoch_lines``: once for each ``step``,
         since an update may run its passes again."""
 
@@ -160,7 +160,7 @@ class Detector(Model):
     #: words of a command line that prepare images as the published weights expect them, where it is not the default
     published_input: ClassVar[tuple[str, ...]] = ()
     #: what losses are divided by with TRAIN.DETECTION_NORMALISER reference, for the log
-    reference_normaliser: ClassVar[str] = (
+    reference_normalizer: ClassVar[str] = (
         "as DETR's authors do: boxes by the count of all devices, classes by that of each device"
     )
 
@@ -221,7 +221,7 @@ class Detector(Model):
     @classmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
-    ) -> Criterion:
+    ) -> DetectionCriterion:
         """The losses of the model that ``build(name, num_classes, **options)`` builds, without building it.
 
         Args:
@@ -230,7 +230,7 @@ class Detector(Model):
         raise NotImplementedError
 
     def forward(
-        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
+        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
         """Compute what the network says of a batch, for ``decode`` and for the criterion.
 
@@ -241,11 +241,11 @@ class Detector(Model):
         """
         raise NotImplementedError
 
-    def best(self, outputs: Outputs) -> Best:
+    def best(self, outputs: Outputs) -> TopDetections:
         """The objects among ``outputs`` of ``forward`` without targets, as tensors, as many in each image."""
         raise NotImplementedError
 
-    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
         """The objects found in each image, in the host's memory, best first; it waits for the device once.
 
         Args:
@@ -274,7 +274,7 @@ class QueryDetector(Detector):
         return "MODEL.NUM_QUERIES", options["num_queries"]
 
 
-def backbone_of(name: str, fixed: Mapping[str, Any], own: Mapping[str, Any] | None, levels: Sequence[int]) -> Model:
+def build_backbone(name: str, fixed: Mapping[str, Any], own: Mapping[str, Any] | None, levels: Sequence[int]) -> Model:
     """A model for its maps of images of any size.
 
     Args:
@@ -330,8 +330,8 @@ def without_gradient(x: paddle.Tensor) -> paddle.Tensor:
 def corners_of_best(boxes: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
     """x0, y0, x1, y1 of the boxes (N, queries, 4) at ``places`` (N, n), given by centre, width and height, which D-FINE
     may give below 0: float32 (N, n, 4)."""
-    centre, half = boxes[..., :2].astype("float32"), boxes[..., 2:].astype("float32") / 2
-    ends = paddle.concat([centre - half, centre + half], axis=-1)
+    center, half = boxes[..., :2].astype("float32"), boxes[..., 2:].astype("float32") / 2
+    ends = paddle.concat([center - half, center + half], axis=-1)
     return paddle.take_along_axis(ends, places.unsqueeze(-1), axis=1)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ...runtime.lettering import drawable, letters
-from ...tasks.figures import Colour, class_colours
+from ...runtime.text_rendering import printable_or, render_text
+from ...tasks.figures import Color, class_colors
 from ..drawing import CELL_PX, fit_image, in_square
 from ..run_lengths import decode
 
@@ -18,7 +18,7 @@ _MARGIN_PX = 2  # around a name
 _MASK_SHARE = 0.45  # of its colour in a pixel
 _LONGEST_NAME = 30
 
-CROWD: Colour = (150, 150, 150)  # what stands for a group of objects
+CROWD: Color = (150, 150, 150)  # what stands for a group of objects
 
 _Plate = tuple[int, int, int, int]  # left, top, right, bottom of a name's background
 
@@ -44,21 +44,21 @@ def draw_boxes(
     """
     factor = enlargement(image.shape[:2])
     pixels = np.repeat(np.repeat(image, factor, axis=0), factor, axis=1)
-    colours = colours_of(labels, len(names))
+    colors = get_label_colors(labels, len(names))
     order = np.arange(len(boxes)) if scores is None else np.argsort(np.asarray(scores), kind="stable")
     if masks is not None:
         for place in order.tolist():
-            _tint(pixels, _as_array(masks[place], image.shape[:2]), factor, colours[place])
+            _tint(pixels, _as_array(masks[place], image.shape[:2]), factor, colors[place])
     canvas = Image.fromarray(pixels)
-    pen = _Pen(canvas)
+    pen = _CanvasPen(canvas)
     for place in order.tolist():
-        pen.frame(np.asarray(boxes[place], np.float64) * factor, colours[place])
+        pen.frame(np.asarray(boxes[place], np.float64) * factor, colors[place])
     plates: list[_Plate] = []
     for place in order[::-1].tolist():  # the most certain has the first choice of a place for its name
         if labels[place] >= 0:
             text = short_name(names, int(labels[place]))
             text = text if scores is None else f"{text} {scores[place]:.2f}"
-            pen.name(np.asarray(boxes[place], np.float64) * factor, text, colours[place], plates)
+            pen.name(np.asarray(boxes[place], np.float64) * factor, text, colors[place], plates)
     return np.asarray(canvas)
 
 
@@ -87,18 +87,18 @@ def enlargement(size: Sequence[int]) -> int:
     return max(1, -(-_ENLARGED_TO_PX // max(size)))
 
 
-def colours_of(labels: np.ndarray, number: int) -> list[Colour]:
+def get_label_colors(labels: np.ndarray, number: int) -> list[Color]:
     """The colour of each label, int (n,), of so many classes; grey below 0."""
-    palette = class_colours(max(number, int(np.max(labels, initial=-1)) + 1)).tolist()
+    palette = class_colors(max(number, int(np.max(labels, initial=-1)) + 1)).tolist()
     return [tuple(palette[label]) if label >= 0 else CROWD for label in np.asarray(labels).tolist()]
 
 
 def short_name(names: Sequence[str], label: int) -> str:
     """The name of a class, with "?" for what no font has letters for; its number where nothing is left."""
-    return drawable(names[label] if label < len(names) else str(label), f"class {label}")[:_LONGEST_NAME]
+    return printable_or(names[label] if label < len(names) else str(label), f"class {label}")[:_LONGEST_NAME]
 
 
-class _Pen:
+class _CanvasPen:
     """Draws on one canvas."""
 
     def __init__(self, canvas: Image.Image) -> None:
@@ -107,21 +107,21 @@ class _Pen:
         self.text_px = int(min(max(longest * _TEXT_SHARE, _SMALLEST_TEXT_PX), _LARGEST_TEXT_PX))
         self.line_px = max(2, round(longest * _LINE_SHARE))
 
-    def frame(self, box: np.ndarray, colour: Colour) -> None:
+    def frame(self, box: np.ndarray, color: Color) -> None:
         if not np.isfinite(box).all():
             return
         width, height = self.size
         left, right = sorted(np.clip(box[[0, 2]], 0, width - 1).astype(int).tolist())
         top, bottom = sorted(np.clip(box[[1, 3]], 0, height - 1).astype(int).tolist())
-        rim = "white" if _is_dark(colour) else "black"  # visible on a background of the box's own colour
+        rim = "white" if _is_dark(color) else "black"  # visible on a background of the box's own colour
         self.draw.rectangle([left - 1, top - 1, right + 1, bottom + 1], outline=rim, width=self.line_px + 2)
-        self.draw.rectangle([left, top, right, bottom], outline=colour, width=self.line_px)
+        self.draw.rectangle([left, top, right, bottom], outline=color, width=self.line_px)
 
-    def name(self, box: np.ndarray, text: str, colour: Colour, plates: list[_Plate]) -> None:
+    def name(self, box: np.ndarray, text: str, color: Color, plates: list[_Plate]) -> None:
         """Above the box, else in its upper corner or below it, where no other name is."""
         if not np.isfinite(box).all():
             return
-        mask = letters(text, self.text_px)
+        mask = render_text(text, self.text_px)
         wide, high = mask.width + 2 * _MARGIN_PX, mask.height
         left = int(np.clip(min(box[0], box[2]), 0, max(self.size[0] - wide, 0)))
         first, last = sorted((box[1], box[3]))
@@ -130,12 +130,12 @@ class _Pen:
         places = [(left, top, left + wide, top + high) for top in tops]
         place = next((one for one in places if not any(_meet(one, other) for other in plates)), places[0])
         plates.append(place)
-        self.draw.rectangle([place[0], place[1], place[2] - 1, place[3] - 1], fill=colour)
-        self.canvas.paste("white" if _is_dark(colour) else "black", (place[0] + _MARGIN_PX, place[1]), mask)
+        self.draw.rectangle([place[0], place[1], place[2] - 1, place[3] - 1], fill=color)
+        self.canvas.paste("white" if _is_dark(color) else "black", (place[0] + _MARGIN_PX, place[1]), mask)
 
 
-def _is_dark(colour: Colour) -> bool:
-    return 0.3 * colour[0] + 0.6 * colour[1] + 0.1 * colour[2] < 140
+def _is_dark(color: Color) -> bool:
+    return 0.3 * color[0] + 0.6 * color[1] + 0.1 * color[2] < 140
 
 
 def _meet(one: _Plate, other: _Plate) -> bool:
@@ -146,6 +146,6 @@ def _as_array(mask: Any, size: Sequence[int]) -> np.ndarray:
     return np.asarray(mask) if isinstance(mask, np.ndarray) else decode(mask, *size)
 
 
-def _tint(pixels: np.ndarray, mask: np.ndarray, factor: int, colour: Colour) -> None:
+def _tint(pixels: np.ndarray, mask: np.ndarray, factor: int, color: Color) -> None:
     inside = np.repeat(np.repeat(mask.astype(bool), factor, axis=0), factor, axis=1)
-    pixels[inside] = np.rint((1 - _MASK_SHARE) * pixels[inside] + _MASK_SHARE * np.array(colour)).astype(np.uint8)
+    pixels[inside] = np.rint((1 - _MASK_SHARE) * pixels[inside] + _MASK_SHARE * np.array(color)).astype(np.uint8)

@@ -10,11 +10,11 @@ from PIL import Image
 
 from ...runtime.errors import UserError
 from ...tasks.task import ExportParts
-from ..transforms.described import describe_input, draw_image, normalise
+from ..transforms.described import describe_input, draw_image, normalize
 from .data.transforms import resize, resize_as_torchvision, whole_view
-from .detections import Detections
-from .detector import Best, Detector
-from .settings import PILLOW, TORCHVISION, Data
+from .detections import DetectedObjects
+from .detector import Detector, TopDetections
+from .settings import PILLOW, TORCHVISION, DetectionDataSection
 
 _INTERPOLATIONS = {
     PILLOW: "bilinear, as PIL's BILINEAR",
@@ -67,11 +67,11 @@ class EvaluatedFunction(paddle.nn.Layer):
         """Whether only the function is computed: no weights for a comparison, and nothing that was kept."""
         return getattr(self.function, "pairs", ()) is None
 
-    def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Best:
+    def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> TopDetections:
         """What is found in images without padding."""
-        return Best(*self.function(images, paddle.ones([len(images), 2], dtype="int64")))
+        return TopDetections(*self.function(images, paddle.ones([len(images), 2], dtype="int64")))
 
-    def decode(self, outputs: Best, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
+    def decode(self, outputs: TopDetections, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
         """As ``Detector.decode``.
 
         Raises:
@@ -103,7 +103,7 @@ def difference(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> t
     return nearest if nearest == nearest else math.inf, _COMPARED
 
 
-def export_parts(data: Data, size: tuple[int, int], turned: bool, is_one_size: bool) -> ExportParts:
+def export_parts(data: DetectionDataSection, size: tuple[int, int], turned: bool, is_one_size: bool) -> ExportParts:
     """The parts for a detector trained with this configuration.
 
     Args:
@@ -125,5 +125,5 @@ def export_parts(data: Data, size: tuple[int, int], turned: bool, is_one_size: b
     image = draw_image(90, 120)
     view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
     resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image
-    example = {"picture": image, "input": normalise(np.asarray(resized), data)}
+    example = {"picture": image, "input": normalize(np.asarray(resized), data)}
     return ExportParts(3, about, size, example=example, output_names=OUTPUTS, sizes_name=SIZES, difference=difference)

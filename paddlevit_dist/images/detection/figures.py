@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tasks.figures import Chart, Figure, Matrix, Table
-from ..drawing import gallery_of
-from .detections import Detections, as_written, corners_of
+from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable
+from ..drawing import build_gallery
+from .detections import DetectedObjects, as_written, boxes_to_corners
 from .drawing import in_cell
 from .evaluation.accumulation import (
     AREA_RANGES,
@@ -15,7 +15,7 @@ from .evaluation.accumulation import (
     MAX_DETECTIONS,
     RECALLS,
     UNDEFINED,
-    Accumulated,
+    AccumulatedResults,
     MatchTable,
     accumulate,
 )
@@ -50,7 +50,7 @@ class DetectionRecord(NamedTuple):
     pairs: np.ndarray
 
     @classmethod
-    def of(cls, table: MatchTable, truth: Any, detections: Detections, least_score: float) -> "DetectionRecord":
+    def of(cls, table: MatchTable, truth: Any, detections: DetectedObjects, least_score: float) -> "DetectionRecord":
         """Return what is kept of one image.
 
         Args:
@@ -81,7 +81,7 @@ def detection_figures(
     records: Sequence[tuple[int, DetectionRecord]],
     names: Sequence[str],
     least_score: float,
-    predict: Callable[[int], Detections],
+    predict: Callable[[int], DetectedObjects],
     max_detections: Sequence[int] = MAX_DETECTIONS,
 ) -> list[Figure]:
     """All figures, most telling first.
@@ -115,22 +115,22 @@ def _hardest(
     went: ImageQuality,
     names: Sequence[str],
     least_score: float,
-    predict: Callable[[int], Detections],
+    predict: Callable[[int], DetectedObjects],
 ) -> list[Figure]:
     def draw(index: int, pixels: np.ndarray, truth: Any) -> list[np.ndarray]:
         found = predict(index)
         found = found.only(found.scores >= least_score)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
-        left = in_cell(pixels, corners_of(truth.boxes), true_labels, names)
+        left = in_cell(pixels, boxes_to_corners(truth.boxes), true_labels, names)
         return [left, in_cell(pixels, found.boxes, found.labels, names, scores=found.scores)]
 
     said = [f"{went.right[place]} right, {went.wrong[place]} wrong, {went.missed[place]} missed" for _, place in chosen]
     note = "Those with the lowest F1 of their boxes at an IoU of 0.5, and of equal ones with the most mistakes. "
     note += f"Annotated on the left, found with a score of at least {least_score:g} on the right."
-    return gallery_of(samples, [(index, one) for (index, _), one in zip(chosen, said)], draw, note)
+    return build_gallery(samples, [(index, one) for (index, _), one in zip(chosen, said)], draw, note)
 
 
-def _curves(accumulated: Accumulated, table: MatchTable, names: Sequence[str]) -> list[Figure]:
+def _curves(accumulated: AccumulatedResults, table: MatchTable, names: Sequence[str]) -> list[Figure]:
     numbers = table.totals[:, 0]
     if not numbers.any():
         return []
@@ -144,7 +144,7 @@ def _curves(accumulated: Accumulated, table: MatchTable, names: Sequence[str]) -
 
 
 def _categories(
-    accumulated: Accumulated, table: MatchTable, matrix: np.ndarray, names: Sequence[str], least_score: float
+    accumulated: AccumulatedResults, table: MatchTable, matrix: np.ndarray, names: Sequence[str], least_score: float
 ) -> Figure:
     rows = []
     shown = matrix[:, :-1].sum(axis=0)  # found with a sufficient score
@@ -159,7 +159,7 @@ def _categories(
         f"Empty: nothing is annotated. Found: with a score of at least {least_score:g}; right: at an IoU of 0.5 and of "
         f'the right category; taken for "{_NOTHING}": missed.'
     )
-    return Table("Categories", columns, rows, note)
+    return FigureTable("Categories", columns, rows, note)
 
 
 def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> list[Figure]:
@@ -169,7 +169,7 @@ def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> 
         f"Boxes that overlap with an IoU of at least 0.5, with a score of at least {least_score:g}. The last row is "
         "what was found where nothing is annotated, the last column what was missed."
     )
-    return [Matrix("Confusion", [*names, _NOTHING], matrix, note)]
+    return [ConfusionMatrix("Confusion", [*names, _NOTHING], matrix, note)]
 
 
 def _choice(table: MatchTable, least_score: float) -> list[Figure]:
@@ -196,7 +196,7 @@ def _choice(table: MatchTable, least_score: float) -> list[Figure]:
     ]
 
 
-def pairs(truth: Any, detections: Detections, num_classes: int, least_score: float) -> np.ndarray:
+def pairs(truth: Any, detections: DetectedObjects, num_classes: int, least_score: float) -> np.ndarray:
     """Find what was taken for what in one image, whatever the classes: of all annotations and detections that overlap
     enough those with the largest IoU belong together, then those with the next, and so on.
 

@@ -8,20 +8,20 @@ import numpy as np
 from ...distributed import all_gather
 from ...runtime.errors import UserError
 from ...tasks.metrics import Metrics, SampleTable
-from ..run_lengths import text_of
-from .detections import Detections
+from ..run_lengths import compress_runs
+from .detections import DetectedObjects
 from .evaluation.accumulation import (
     MAX_DETECTIONS,
     UNDEFINED,
-    Accumulated,
+    AccumulatedResults,
     GrowingTable,
     MatchTable,
     accumulate,
-    limits_of,
+    resolve_detection_limits,
 )
 from .evaluation.images import image_columns
-from .evaluation.matching import Candidates, Masks, match, match_found
-from .evaluation.resampling import Curves, named_scores
+from .evaluation.matching import CandidateDetections, ImageMasks, match, match_found
+from .evaluation.resampling import DetectionCurves, named_scores
 
 _OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
 
@@ -54,18 +54,18 @@ class DetectionMetrics(Metrics):
     ) -> None:
         super().__init__()
         self.least_score = least_score
-        self.limits = limits_of(max_detections)
+        self.limits = resolve_detection_limits(max_detections)
         self.class_names = list(class_names)
         self.images = images
         self.state = {"images": 0, "detections": 0, "not finite": 0}
         self._boxes = GrowingTable(len(self.class_names))
         self._masks = GrowingTable(len(self.class_names)) if with_masks else None
         self._image_ids: list[int] = []  # of this rank, in the order in which they were added
-        self._curves: dict[str, Curves] = {}  # of all ranks, by prefix
+        self._curves: dict[str, DetectionCurves] = {}  # of all ranks, by prefix
         self.joined_tables: dict[str, MatchTable] = {}
 
     def update(
-        self, image_id: int, truth: Any, detections: Detections, size: tuple[int, int] | None = None
+        self, image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int] | None = None
     ) -> MatchTable:
         """Add an image; returns what its boxes contribute. Detections that are not finite count as none.
 
@@ -79,8 +79,8 @@ class DetectionMetrics(Metrics):
         table = match(image_id, truth, detections, len(self.class_names), self.limits)
         self._boxes.add(table)
         if self._masks is not None and size is not None:
-            masks = _masks_of(image_id, truth, detections, size)
-            found = Candidates(masks, detections.scores, detections.labels)
+            masks = _get_masks(image_id, truth, detections, size)
+            found = CandidateDetections(masks, detections.scores, detections.labels)
             self._masks.add(match_found(image_id, truth, found, len(self.class_names), self.limits))
         self._image_ids.append(image_id)
         self.state["images"] += 1
@@ -105,7 +105,7 @@ class DetectionMetrics(Metrics):
         values.update({name: int(number) for name, number in state.items()})
         return values
 
-    def _accumulated(self, tables: GrowingTable, prefix: str) -> Accumulated:
+    def _accumulated(self, tables: GrowingTable, prefix: str) -> AccumulatedResults:
         gathered = all_gather(tables.joined().packed())
         table = MatchTable.joined([MatchTable.unpacked(packed) for packed in gathered])
         if self.images is not None and len(table.image_ids) != self.images:
@@ -114,7 +114,7 @@ class DetectionMetrics(Metrics):
         self._curves.pop(prefix, None)  # of fewer images
         return accumulate(table, self.limits)
 
-    def _values(self, accumulated: Accumulated, prefix: str) -> dict[str, float]:
+    def _values(self, accumulated: AccumulatedResults, prefix: str) -> dict[str, float]:
         values = {f"{prefix}{name}": number for name, number in accumulated.named().items() if number != UNDEFINED}
         values = {f"{prefix}AP": 0.0, f"{prefix}AP50": 0.0, **values}
         for name, (ap, *_) in zip(self.class_names, accumulated.class_ap().tolist()):
@@ -126,18 +126,18 @@ class DetectionMetrics(Metrics):
         """The id of each image, int64 (images,): what they contribute has been gathered by ``compute``."""
         return [np.array(self._image_ids, np.int64)]
 
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         return named_scores(self._curves_and_places(table[0]), self.class_names, weights)
 
-    def _curves_and_places(self, image_ids: np.ndarray) -> dict[str, tuple[Curves, np.ndarray]]:
+    def _curves_and_places(self, image_ids: np.ndarray) -> dict[str, tuple[DetectionCurves, np.ndarray]]:
         found = {}
         for prefix, matches in self.joined_tables.items():
             if prefix not in self._curves:
-                self._curves[prefix] = Curves.of(matches, self.limits)
+                self._curves[prefix] = DetectionCurves.of(matches, self.limits)
             found[prefix] = self._curves[prefix], np.searchsorted(matches.image_ids, image_ids)
         return found
 
-    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         named = {
             f"{prefix}{name}": column
             for prefix, matches in self.joined_tables.items()
@@ -157,7 +157,7 @@ class DetectionMetrics(Metrics):
         recall = f"AR_{self.limits[-1]}"
         names = ["AP", "AP50", "AP75", recall, f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]
         shown = [f"{name} {values[name]:.4f}" for name in names if name in values]
-        shown[0] += self.beside("AP", 3)
+        shown[0] += self.format_interval("AP", 3)
         if self.limits != MAX_DETECTIONS:
             shown.append(f"({self.limits[-1]:,} detections of an image and category, COCO's numbers are of 100)")
         if recall not in values:  # which is defined wherever AP is
@@ -167,7 +167,7 @@ class DetectionMetrics(Metrics):
         return " ".join(shown)
 
 
-def _masks_of(image_id: int, truth: Any, detections: Detections, size: tuple[int, int]) -> Masks:
+def _get_masks(image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int]) -> ImageMasks:
     """The masks of an image as they are compared.
 
     Raises:
@@ -176,7 +176,7 @@ def _masks_of(image_id: int, truth: Any, detections: Detections, size: tuple[int
     texts: list[list[bytes]] = []
     for what, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):
         try:
-            texts.append([text_of(mask, *size) for mask in masks or ()])
+            texts.append([compress_runs(mask, *size) for mask in masks or ()])
         except ValueError as error:
             raise UserError(f"image {image_id}: {what} cannot be compared: its segmentation {error}") from None
-    return Masks(texts[0], texts[1], size[0])
+    return ImageMasks(texts[0], texts[1], size[0])

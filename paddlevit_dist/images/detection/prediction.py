@@ -11,17 +11,17 @@ from PIL import Image
 
 from ...runtime.files import atomic_file
 from ...runtime.printing import shorten
-from ...tasks.dataset import Samples
-from ...tasks.prediction import Entry, InputSamples, PredictionWriter, Row
+from ...tasks.dataset import TransformedDataset
+from ...tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
 from ...tasks.sample_checks import BadSample
 from ..data.formats import stems
 from ..data.inputs import IMAGES, AnnotatedImages
 from ..data.odd_data import count
 from .coco_files import CocoFile, Id, file_name
-from .data.indexed_images import numbers_of
+from .data.indexed_images import number_images
 from .data.samples import DetectionSample
 from .data.transforms import DetectionEvaluationTransform, whole_view
-from .detections import BOXES, MASKS, Detections, as_written
+from .detections import BOXES, MASKS, DetectedObjects, as_written
 from .drawing import draw_boxes
 from .matched_names import match_categories, match_files, require_categories, require_images
 
@@ -44,7 +44,7 @@ class DetectionInput(NamedTuple):
         return DetectionSample(-1, False, image, size, _NO_BOXES.astype(np.float32), nothing)
 
 
-def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -> list[Row]:
+def build_rows(found: DetectedObjects, class_names: Sequence[str], least_score: float) -> list[Row]:
     """A row for each box with that score, best first, in pixels of the image; one without values where there is none.
 
     Raises:
@@ -78,7 +78,7 @@ class DetectionWriter(PredictionWriter):
     def __init__(
         self,
         folder: Path,
-        samples: Samples,
+        samples: TransformedDataset,
         class_names: Sequence[str],
         category_ids: Sequence[Id | None],
         least_score: float,
@@ -91,10 +91,10 @@ class DetectionWriter(PredictionWriter):
         self._named, self._are_given = self.class_names if names_known else [], image_ids is not None
         self._ids: Sequence[Id] | None = image_ids
         if image_ids is None and isinstance(samples, InputSamples):
-            self._ids = numbers_of(stems(samples.names)).tolist()
+            self._ids = number_images(stems(samples.names)).tolist()
         self._images = AnnotatedImages(folder, samples)
 
-    def write(self, index: int, prediction: Detections, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: DetectedObjects, truth: Any = None) -> Row:
         shown = prediction.only(prediction.scores >= self.least_score)
 
         def draw(image: Image.Image) -> Image.Image:
@@ -104,17 +104,19 @@ class DetectionWriter(PredictionWriter):
         name = self._images.write(index, draw)
         return {} if name is None else {"picture": name}
 
-    def kept(self, index: int, prediction: Detections, truth: Any = None) -> dict[str, str]:
+    def kept(self, index: int, prediction: DetectedObjects, truth: Any = None) -> dict[str, str]:
         """The lines of each file of results."""
         image_id = self.samples.dataset.image_id(index) if self._ids is None else self._ids[index]
         kinds = (BOXES,) if prediction.masks is None else (BOXES, MASKS)
         samples = self.samples
         name = samples.names[index] if isinstance(samples, InputSamples) else samples.name(index)
         name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # what JSON can hold
-        found = {kind: results_of(image_id, prediction, self.category_ids, kind, name, self._named) for kind in kinds}
+        found = {
+            kind: build_coco_results(image_id, prediction, self.category_ids, kind, name, self._named) for kind in kinds
+        }
         return {_FILES[kind]: ",\n".join(map(json.dumps, entries)) for kind, entries in found.items()}
 
-    def finish(self, entries: Iterable[Entry]) -> list[str]:
+    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         number, any_shown = 0, False
         with contextlib.ExitStack() as stack:
             files: dict[str, BinaryIO] = {}
@@ -193,9 +195,9 @@ def ids_in(
     return given, lines
 
 
-def results_of(
+def build_coco_results(
     image_id: Id,
-    found: Detections,
+    found: DetectedObjects,
     category_ids: Sequence[Id | None],
     kind: str,
     path: str = "",

@@ -6,7 +6,7 @@ from typing import Literal
 from yacs.config import CfgNode
 
 from ...runtime.errors import UserError
-from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, Range, Setting, Table, Unused
+from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, IgnoredKeys, KeySetting, KeyTable, Range
 from ...settings.section import Pair, PathText, Section, key, rows
 from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
@@ -16,7 +16,7 @@ SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE = "single", "equal_shapes", "padded", "on
 _EVALUATED_SIDES = {"EVAL_SHORTEST_SIDE": 800, "EVAL_LONGEST_SIDE": 1333}  # pixels
 
 
-class Data(ObjectData):
+class DetectionDataSection(ObjectData):
     SHORTEST_SIDES: list[int] = key(
         list(range(480, 801, 32)),
         "training: each image is resized so that its shorter side is one of these, in pixels",
@@ -75,7 +75,7 @@ class Data(ObjectData):
     KEEP_EMPTY: bool = key(True, "training: keep images in which there is nothing to learn")
 
 
-class Detection(Section):
+class DetectionSection(Section):
     EVALUATE_AS: Literal["single", "equal_shapes", "padded", "one_size"] = key(
         SINGLE,
         "images of one forward pass of an evaluation: a single one; several of equal shapes; padded to the largest, "
@@ -102,7 +102,7 @@ class Detection(Section):
     )
 
 
-class Model(ObjectModel):
+class DetectionModelSection(ObjectModel):
     MASK_PADDING: bool = key(
         False,
         "set what is beside an image in its batch to zero after each layer of the backbone: an image then gives the "
@@ -115,7 +115,7 @@ class Model(ObjectModel):
     DECODER_LAYERS: int | None = key(None, "DETR: layers of the decoder", AT_LEAST_1)
 
 
-class Train(ObjectTrain):
+class DetectionTrainSection(ObjectTrain):
     DECAY_ALL: bool = key(
         True, "weight decay of all parameters, as detection's authors have it; False: not of biases and norms"
     )
@@ -133,10 +133,10 @@ class Train(ObjectTrain):
 
 
 class DetectionSettings(ObjectSettings):
-    DATA: Data
-    DETECTION: Detection
-    MODEL: Model
-    TRAIN: Train
+    DATA: DetectionDataSection
+    DETECTION: DetectionSection
+    MODEL: DetectionModelSection
+    TRAIN: DetectionTrainSection
 
 
 _KEYS = rows(DetectionSettings)
@@ -148,7 +148,7 @@ OPTIONS = tuple(
 )
 
 
-def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Images are evaluated in the size usual for COCO, and turned as their boxes ask for, unless somebody says
     otherwise."""
     for name, side in _EVALUATED_SIDES.items():
@@ -190,41 +190,41 @@ def _check(given: ConfigView[DetectionSettings]) -> list[str]:
     return []
 
 
-def _find_unused(given: ConfigView[DetectionSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys]:
     dataset = given.values.DATA.DATASET
     if dataset not in ("coco", "voc"):
-        yield Unused(
+        yield IgnoredKeys(
             ("DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS"), "DATA.DATASET", "it is for coco and voc, and {}"
         )
     if dataset != "voc":
-        yield Unused(("DATA.VOC_CORNERS",), "DATA.DATASET", "it is for voc, and {}")
+        yield IgnoredKeys(("DATA.VOC_CORNERS",), "DATA.DATASET", "it is for voc, and {}")
     if dataset != "coco":
         of_coco = ("DATA.TRAIN_PICTURES", "DATA.VAL_PICTURES", "DATA.PICTURES_ANYWHERE")
-        yield Unused(of_coco, "DATA.DATASET", "it is for coco, and {}")
+        yield IgnoredKeys(of_coco, "DATA.DATASET", "it is for coco, and {}")
     data = given.values.DATA
     if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
-        yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
+        yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
     if data.SQUARE:
-        yield Unused(("DATA.LONGEST_SIDE",), "DATA.SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
+        yield IgnoredKeys(("DATA.LONGEST_SIDE",), "DATA.SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
     if not data.SSD_TRANSFORMS and not data.BATCH_SIDES:
-        yield Unused(("DATA.PLAIN_EPOCHS",), "DATA.SSD_TRANSFORMS", "every epoch is plain: {}")
+        yield IgnoredKeys(("DATA.PLAIN_EPOCHS",), "DATA.SSD_TRANSFORMS", "every epoch is plain: {}")
     elif data.PLAIN_EPOCHS >= given.values.TRAIN.NUM_EPOCHS:
-        yield Unused(("DATA.SSD_TRANSFORMS", "DATA.BATCH_SIDES"), "DATA.PLAIN_EPOCHS", "every epoch is plain: {}")
+        yield IgnoredKeys(("DATA.SSD_TRANSFORMS", "DATA.BATCH_SIDES"), "DATA.PLAIN_EPOCHS", "every epoch is plain: {}")
     if not data.CROP_PROBABILITY:
-        yield Unused(
+        yield IgnoredKeys(
             ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no image is cropped: {}"
         )
 
 
 _ONLY_TRAINING = tuple(row.name for row in _KEYS if row.meaning.startswith("training:"))
-TABLE = Table(
+TABLE = KeyTable(
     _KEYS,
     effects={
         "training": ("DETECTION.TIGHT_PADDING", "DETECTION.SHOWN_SCORE"),
         "score": ("DETECTION.EXPORT_SIZE", "DETECTION.MAX_DETECTIONS"),
     },
     training=(*_ONLY_TRAINING, "TRAIN."),
-    complete=_complete,
+    resolve_defaults=_complete,
     check=_check,
-    unused=_find_unused,
+    find_ignored=_find_unused,
 )

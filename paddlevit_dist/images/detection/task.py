@@ -14,12 +14,12 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
-from ...tasks.dataset import Samples
-from ...tasks.figures import Colour, Figure
+from ...tasks.dataset import TransformedDataset
+from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
-from ...tasks.prediction import InputSamples, PredictionWriter, Row, TrainedMeta
+from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
 from ...tasks.sample_checks import require_finite, require_labels
-from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Term
+from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
@@ -35,9 +35,17 @@ from .data.samples import (
     passes,
 )
 from .data.transforms import batch_side, evaluation_transform, export_size
-from .detections import Detections, Speed, corners_of
-from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, choose_images, zero_padding
-from .evaluation.accumulation import MAX_DETECTIONS, limits_of
+from .detections import DetectedObjects, SpeedMeter, boxes_to_corners
+from .detector import (
+    COCO_CATEGORIES,
+    DetectionCriterion,
+    DetectionTargets,
+    Detector,
+    Outputs,
+    choose_images,
+    zero_padding,
+)
+from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits
 from .rtdetr.denoising import DenoisingQueries
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 
@@ -50,7 +58,7 @@ class Detection(BackboneTask):
     classes_word = "categories"
     makes_figures = True
     image_size_key = "DETECTION.EXPORT_SIZE"
-    of_each_rank = {
+    rank_local_options = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
         "TRAIN.RANDOM_SAMPLES": False,
@@ -65,8 +73,8 @@ class Detection(BackboneTask):
         self._turned: dict[str, bool] = {}  # of each split that is open
         self._are_named = True  # the categories, by more than their numbers
         self._given_ids: Any = None  # what ``take_ids`` has found
-        self._criterion: Criterion | None = None
-        self.speed = Speed()
+        self._criterion: DetectionCriterion | None = None
+        self.speed = SpeedMeter()
         self.model_options.update(self._own_options())
 
     def _own_options(self) -> dict[str, Any]:
@@ -112,13 +120,13 @@ class Detection(BackboneTask):
         self._turned[f"{split} {TURNED}"] = is_turned(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
-            samples.notices += self._note_crowded(samples.dataset, split, limits_of(self._most)[-1])
+            samples.notices += self._note_crowded(samples.dataset, split, resolve_detection_limits(self._most)[-1])
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
             return samples
         if not self.config.DETECTION.TIGHT_PADDING:
             self._padded_side = largest_side(self.config.DATA, samples.dataset.sizes)
-        normaliser, divided = self.config.TRAIN.DETECTION_NORMALISER, "by the counts of all devices and micro-batches"
-        divided = self._family.reference_normaliser if normaliser == "reference" else divided
+        normalizer, divided = self.config.TRAIN.DETECTION_NORMALISER, "by the counts of all devices and micro-batches"
+        divided = self._family.reference_normalizer if normalizer == "reference" else divided
         self._criterion = self.criterion  # what it needs is asked for before processes are started
         samples.noise = self._criterion.noise
         if self.config.DATA.BATCH_SIDES and self._family.learns_masks:
@@ -126,7 +134,7 @@ class Detection(BackboneTask):
                 f"DATA.BATCH_SIDES: {self.config.MODEL.NAME} learns from masks, which keep their size: leave it out"
             )
         samples.notices += self._note_crowded(samples.dataset, split)
-        samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normaliser})")
+        samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normalizer})")
         self.replace_unreadable(samples)
         return samples
 
@@ -164,8 +172,8 @@ class Detection(BackboneTask):
             return super().describe_samples(samples)
         return one_line(samples.dataset.summary())
 
-    def about_data(self, samples: Any) -> dict[str, Any]:
-        facts = super().about_data(samples)
+    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+        facts = super().dataset_signature(samples)
         if isinstance(samples, DetectionSamples):
             facts["number of classes"] = len(samples.dataset.category_ids)
             facts["classes"] = list(map(str, samples.dataset.class_names or ()))
@@ -173,7 +181,7 @@ class Detection(BackboneTask):
             facts[TURNED] = is_turned(samples.dataset)
         return facts
 
-    def about_input(self) -> dict[str, Any]:
+    def preprocess_signature(self) -> dict[str, Any]:
         data = self.config.DATA
         names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
         shown = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
@@ -184,10 +192,10 @@ class Detection(BackboneTask):
         opened = list(self._turned.values())
         return opened[-1] if opened else super().turns
 
-    def remedy_for_input(self, name: str, theirs: Any) -> str:
+    def mismatch_hint(self, name: str, theirs: Any) -> str:
         if name in self._turned:
             return f"DATA.EXIF_ROTATE {str(theirs).lower()} reads images as they were read there"
-        return super().remedy_for_input(name, theirs)
+        return super().mismatch_hint(name, theirs)
 
     def classes_in(self, sample: DetectionSample) -> np.ndarray | None:
         return np.asarray(sample.labels, dtype=np.int64)
@@ -231,18 +239,18 @@ class Detection(BackboneTask):
             stored, annotations = samples.dataset.read(index)
             image = transform(stored, np.random.default_rng(0)).image
             scale = np.array([image.shape[2] / stored.size[0], image.shape[1] / stored.size[1]] * 2)
-            boxes = corners_of(annotations.boxes) * scale
+            boxes = boxes_to_corners(annotations.boxes) * scale
             labels = np.where(annotations.is_crowd, -1, annotations.labels)
             pixels = np.ascontiguousarray(np.rint(image.transpose(1, 2, 0)).astype(np.uint8))
             caption = f"{image.shape[2]} x {image.shape[1]}, {len(boxes)} annotated"
             drawn.append((in_cell(pixels, boxes, labels, self.class_names), caption))
         return drawn
 
-    def image_legend(self) -> list[tuple[str, Colour]]:
-        from .drawing import CROWD, colours_of
+    def image_legend(self) -> list[tuple[str, Color]]:
+        from .drawing import CROWD, get_label_colors
 
         number = len(self.class_names)
-        return [*self.legend_of(colours_of(np.arange(number), number)), ("a crowd", CROWD)]
+        return [*self.build_legend(get_label_colors(np.arange(number), number)), ("a crowd", CROWD)]
 
     # ---- model -------------------------------------------------------------------------------------------------
 
@@ -264,11 +272,11 @@ class Detection(BackboneTask):
         return model
 
     @property
-    def criterion(self) -> Criterion:
+    def criterion(self) -> DetectionCriterion:
         """The losses of the configured model, known once the data are open."""
         if self._criterion is None:
             train, name = self.config.TRAIN, self.config.MODEL.NAME
-            losses = {"normaliser": train.DETECTION_NORMALISER, "class_weight": train.CLASS_LOSS_WEIGHT}
+            losses = {"normalizer": train.DETECTION_NORMALISER, "class_weight": train.CLASS_LOSS_WEIGHT}
             self._criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
         return self._criterion
 
@@ -277,7 +285,7 @@ class Detection(BackboneTask):
         return self.criterion.count_names
 
     @property
-    def exchanges_in_step(self) -> bool:  # type: ignore[override]
+    def communicates_in_step(self) -> bool:  # type: ignore[override]
         return self.criterion.communicates
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -288,7 +296,7 @@ class Detection(BackboneTask):
 
     # ---- training ----------------------------------------------------------------------------------------------
 
-    def normalise(
+    def normalize(
         self, images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None
     ) -> paddle.Tensor:
         """Pixels (N, 3, H, W) -> float32; exactly zero where padded.
@@ -297,11 +305,11 @@ class Detection(BackboneTask):
             sizes: int64 (N, 2), height and width of each image without padding.
             on_device: the same on the device, if they are there.
         """
-        return zero_padding(self.normaliser(images), sizes, on_device)
+        return zero_padding(self.normalizer(images), sizes, on_device)
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: Step) -> dict[str, Term]:
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: StepPosition) -> dict[str, LossTerm]:
         facts = host_facts(batch)
-        targets = Targets(
+        targets = DetectionTargets(
             batch["boxes"],
             batch["labels"],
             batch["sizes"],
@@ -314,7 +322,7 @@ class Detection(BackboneTask):
                 f"{self.config.MODEL.NAME} takes images of one size, and a batch has several, or DETECTION."
                 "TIGHT_PADDING false pads them: set DATA.SQUARE true"
             )
-        images = self.normalise(batch["images"], facts["sizes"], batch["sizes"])
+        images = self.normalize(batch["images"], facts["sizes"], batch["sizes"])
         side, stored = batch_side(self.config.DATA, self.config.SEED, step.update, step.epochs_left), images.shape[-1]
         if side not in (None, stored):  # by nearest neighbours on the device, as RT-DETR's authors have it
             images = F.interpolate(images, [side, side], mode="nearest")
@@ -357,13 +365,15 @@ class Detection(BackboneTask):
             return []
         from .figures import detection_figures
 
-        def predict(index: int) -> Detections:
+        def predict(index: int) -> DetectedObjects:
             return self.predict_again(samples, index, model).finite()
 
         least = self.config.DETECTION.SHOWN_SCORE
-        return detection_figures(samples, records, self.class_names, least, predict, limits_of(self._most))
+        return detection_figures(
+            samples, records, self.class_names, least, predict, resolve_detection_limits(self._most)
+        )
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
         from .prediction import DetectionWriter
 
         least, names = self.config.DETECTION.SHOWN_SCORE, self.class_names
@@ -372,14 +382,14 @@ class Detection(BackboneTask):
         images, categories = self._given_ids
         return DetectionWriter(folder, samples, names, categories, least, self._are_named, images)
 
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Detections]:
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
         """Find what is found in each image, in its own pixels, best first."""
         facts, started = host_facts(batch), time.perf_counter()
         found: list[Any] = [None] * len(facts["sizes"])
         outputs: list[tuple[list[int], Outputs]] = []
         for rows in passes(facts["sizes"], self.config.DETECTION.EVALUATE_AS):
             sizes = facts["sizes"][rows]
-            images = self.normalise(choose_images(batch["images"], rows, sizes), sizes)
+            images = self.normalize(choose_images(batch["images"], rows, sizes), sizes)
             is_padded = (sizes != sizes[0]).any()
             outputs.append((rows, model(images, to_device(sizes) if is_padded else None)))
         if self.config.EVAL and not images.place.is_cpu_place():
@@ -397,7 +407,7 @@ class Detection(BackboneTask):
         """Say how many images a second this process found boxes in."""
         return [line] if (line := self.speed.line()) else []
 
-    def name_classes(self, number: int, learned: TrainedMeta) -> None:
+    def name_classes(self, number: int, learned: CheckpointMeta) -> None:
         """Take names and ids from the weights; of those that say nothing, 80 categories are COCO's."""
         ids = learned.data.get("category ids")
         if not learned.class_names and number == len(COCO_CATEGORIES):
@@ -421,10 +431,10 @@ class Detection(BackboneTask):
         self._given_ids, lines = ids_in(annotations, samples.names, names, self.category_ids)
         return lines
 
-    def prediction_rows(self, prediction: Detections) -> list[Row]:
-        from .prediction import rows_of
+    def prediction_rows(self, prediction: DetectedObjects) -> list[Row]:
+        from .prediction import build_rows
 
-        return rows_of(prediction, self.class_names, self.config.DETECTION.SHOWN_SCORE)
+        return build_rows(prediction, self.class_names, self.config.DETECTION.SHOWN_SCORE)
 
     def export_parts(self) -> ExportParts:
         from .export import export_parts

@@ -56,7 +56,7 @@ class ClassAttention(MultiHeadAttention):
         return self.dropout(self.proj(attend(self, q, k, v)))  # (batch, 1, dim)
 
 
-class Block(nn.Layer):
+class CaiTBlock(nn.Layer):
     """Attention, then MLP, each on normalised input, scaled by channel (LayerScale) and added to what came in."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Block(nn.Layer):
         return x + self.drop_path(self.gamma_2 * self.mlp(self.norm2(x)))  # (batch, tokens, dim)
 
 
-class ClassBlock(Block):
+class ClassBlock(CaiTBlock):
     """A block that changes only the class token."""
 
     def forward(self, x, token):
@@ -130,7 +130,7 @@ class CaiT(Classifier):
         self.blocks = nn.LayerList()
         for _ in range(depth):
             attention = TalkingHeadsAttention(dropout=dropout, attention_dropout=attention_dropout, **heads)
-            self.blocks.append(Block(attention, dropout=dropout, drop_path=drop_path, **block))
+            self.blocks.append(CaiTBlock(attention, dropout=dropout, drop_path=drop_path, **block))
         self.blocks_token_only = nn.LayerList()
         for _ in range(class_depth):
             attention = ClassAttention(dropout=0.0, attention_dropout=0.0, **heads)

@@ -11,8 +11,8 @@ from paddle import nn
 from . import key_names
 from .classifier import PyramidClassifier
 from .layers import (
-    Convolution,
-    DepthwiseConvolution,
+    ChannelsLastConv,
+    ChannelsLastDepthwiseConv,
     DropPath,
     LayerNorm,
     Mlp,
@@ -25,7 +25,7 @@ from .variants import CONVNEXT
 _DEVIATION = 0.02  # standard deviation of the initial weights
 
 
-class Block(nn.Layer):
+class ConvNeXtBlock(nn.Layer):
     """A depth-wise 7 x 7 convolution, a norm and an MLP over the channels, scaled and added to what came in.
 
     Like all layers here it works on (batch, height, width, channels), where norms and linear layers need no transpose.
@@ -33,7 +33,7 @@ class Block(nn.Layer):
 
     def __init__(self, dim: int, init_values: float, drop_path: float):
         super().__init__()
-        self.conv_dw = DepthwiseConvolution(dim, 7, **starting_values(_DEVIATION))
+        self.conv_dw = ChannelsLastDepthwiseConv(dim, 7, **starting_values(_DEVIATION))
         self.norm = LayerNorm(dim, epsilon=1e-6)
         self.mlp = Mlp(dim, 4 * dim)
         self.gamma = self.create_parameter([dim], default_initializer=nn.initializer.Constant(init_values))
@@ -44,7 +44,7 @@ class Block(nn.Layer):
         return x + self.drop_path(self.gamma * branch)  # (batch, height, width, dim)
 
 
-class Stage(nn.Layer):
+class ConvNeXtStage(nn.Layer):
     """Blocks at one resolution, after a norm and a stride-2 convolution in all stages but the first."""
 
     def __init__(self, in_channels: int, dim: int, halves: bool, init_values: float, drop_path: Sequence[float]):
@@ -53,9 +53,9 @@ class Stage(nn.Layer):
         if halves:
             self.downsample = nn.Sequential(
                 LayerNorm(in_channels, epsilon=1e-6),
-                Convolution(in_channels, dim, 2, stride=2, **starting_values(_DEVIATION)),
+                ChannelsLastConv(in_channels, dim, 2, stride=2, **starting_values(_DEVIATION)),
             )
-        self.blocks = nn.LayerList([Block(dim, init_values, rate) for rate in drop_path])
+        self.blocks = nn.LayerList([ConvNeXtBlock(dim, init_values, rate) for rate in drop_path])
 
     def forward(self, x):
         x = self.downsample(x)
@@ -92,14 +92,14 @@ class ConvNeXt(PyramidClassifier):
         super().__init__()
         self.image_size, self.in_channels = as_pair(image_size), in_channels
         self.stem = nn.Sequential(
-            Convolution(
+            ChannelsLastConv(
                 in_channels, dims[0], patch_size, patch_size, is_channels_last=False, **starting_values(_DEVIATION)
             ),
             LayerNorm(dims[0], epsilon=1e-6),
         )
         self.stages = nn.LayerList(
             [
-                Stage(dims[max(index - 1, 0)], dims[index], index > 0, init_values, rates)
+                ConvNeXtStage(dims[max(index - 1, 0)], dims[index], index > 0, init_values, rates)
                 for index, rates in enumerate(rates_of_stages(drop_path, tuple(depths)))
             ]
         )

@@ -53,22 +53,22 @@ def count_parameters(model: nn.Layer) -> int:
 
     What does not learn is left out: Paddle calls the running statistics of batch norms parameters as well.
     """
-    return _numbers_of(model.parameters())
+    return _count_numbers(model.parameters())
 
 
-def _numbers_of(parameters: Iterable[Any]) -> int:
+def _count_numbers(parameters: Iterable[Any]) -> int:
     return sum(math.prod(parameter.shape) for parameter in parameters if not parameter.stop_gradient)
 
 
-def layers_of(model: nn.Layer) -> list[LayerCost]:
+def list_layers(model: nn.Layer) -> list[LayerCost]:
     """The layers with their parameters; nothing is computed."""
     return [
-        LayerCost(name, type(layer).__name__, _numbers_of(p for p in layer._parameters.values() if p is not None))
+        LayerCost(name, type(layer).__name__, _count_numbers(p for p in layer._parameters.values() if p is not None))
         for name, layer in model.named_sublayers(include_self=True)
     ]
 
 
-def cost_of(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
+def compute_cost(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
     """Count during a forward pass of one image; the model should be in evaluation mode.
 
     Hooks do the counting, so that it follows what is computed; products of activations are seen where they are
@@ -78,7 +78,7 @@ def cost_of(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
     Args:
         image: (1, channels, height, width).
     """
-    costs = {cost.name: cost for cost in layers_of(model)}
+    costs = {cost.name: cost for cost in list_layers(model)}
     hooks = []
     for name, layer in model.named_sublayers(include_self=True):
         hooks.append(layer.register_forward_post_hook(_counter(costs[name])))

@@ -14,7 +14,7 @@ Variants = dict[str, dict[str, Any]]
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
 
-class _Size(NamedTuple):
+class _VariantSize(NamedTuple):
     embed_dim: int
     depth: int
     num_heads: int
@@ -22,23 +22,23 @@ class _Size(NamedTuple):
 
 
 _SIZES = {
-    "tiny": _Size(192, 12, 3),
-    "little": _Size(320, 14, 5, 5.6),
-    "small": _Size(384, 12, 6),
-    "medium": _Size(512, 12, 8),
-    "mediumd": _Size(512, 20, 8),
-    "betwixt": _Size(640, 12, 10),
-    "base": _Size(768, 12, 12),
-    "large": _Size(1024, 24, 16),
-    "so400m": _Size(1152, 27, 16, 3.7362),
-    "huge": _Size(1280, 32, 16),
-    "giantopt": _Size(1536, 40, 16),
+    "tiny": _VariantSize(192, 12, 3),
+    "little": _VariantSize(320, 14, 5, 5.6),
+    "small": _VariantSize(384, 12, 6),
+    "medium": _VariantSize(512, 12, 8),
+    "mediumd": _VariantSize(512, 20, 8),
+    "betwixt": _VariantSize(640, 12, 10),
+    "base": _VariantSize(768, 12, 12),
+    "large": _VariantSize(1024, 24, 16),
+    "so400m": _VariantSize(1152, 27, 16, 3.7362),
+    "huge": _VariantSize(1280, 32, 16),
+    "giantopt": _VariantSize(1536, 40, 16),
 }
 # Taken at any size, with positions resampled as timm does.
 _ANY_SIZE = {"any_size": True, "resampling": "antialiased"}
 
 
-def _of(size: str | _Size, side: int, patch: int, **options: Any) -> dict[str, Any]:
+def _build_rows(size: str | _VariantSize, side: int, patch: int, **options: Any) -> dict[str, Any]:
     dimensions = _SIZES[size] if isinstance(size, str) else size
     return {**dimensions._asdict(), "image_size": side, "patch_size": patch, **_ANY_SIZE, **options}
 
@@ -47,11 +47,13 @@ def _dinov2() -> Variants:
     found = {}
     for size in ("small", "base", "large", "giant"):
         own: dict[str, Any] = {"init_values": 1e-5}
-        dimensions: str | _Size = size
+        dimensions: str | _VariantSize = size
         if size == "giant":
-            dimensions, own = _Size(1536, 40, 24, 2.66667), {**own, "gate": "packed"}
-        found[f"vit_{size}_patch14_dinov2"] = _of(dimensions, 518, 14, **own)
-        found[f"vit_{size}_patch14_reg4_dinov2"] = _of(dimensions, 518, 14, registers=4, positions="patches", **own)
+            dimensions, own = _VariantSize(1536, 40, 24, 2.66667), {**own, "gate": "packed"}
+        found[f"vit_{size}_patch14_dinov2"] = _build_rows(dimensions, 518, 14, **own)
+        found[f"vit_{size}_patch14_reg4_dinov2"] = _build_rows(
+            dimensions, 518, 14, registers=4, positions="patches", **own
+        )
     return found
 
 
@@ -62,12 +64,12 @@ def _dinov3() -> Variants:
     found = {}
     for bias, ending in ((False, ""), ("queries and values", "_qkvb")):
         for size in ("small", "base", "large"):
-            found[f"vit_{size}_patch16_dinov3{ending}"] = _of(size, 256, 16, qkv_bias=bias, **base)
-        for name, dimensions in (("small_plus", _SIZES["small"]), ("huge_plus", _Size(1280, 32, 20))):
-            found[f"vit_{name}_patch16_dinov3{ending}"] = _of(dimensions, 256, 16, qkv_bias=bias, **gated)
-    found["vit_tiny_patch16_dinov3_qkvb"] = _of("tiny", 256, 16, qkv_bias="queries and values", **base)
-    found["vit_7b_patch16_dinov3"] = _of(
-        _Size(4096, 40, 32, 2.0), 256, 16, qkv_bias=False, **{**gated, "mlp_multiple": 64}
+            found[f"vit_{size}_patch16_dinov3{ending}"] = _build_rows(size, 256, 16, qkv_bias=bias, **base)
+        for name, dimensions in (("small_plus", _SIZES["small"]), ("huge_plus", _VariantSize(1280, 32, 20))):
+            found[f"vit_{name}_patch16_dinov3{ending}"] = _build_rows(dimensions, 256, 16, qkv_bias=bias, **gated)
+    found["vit_tiny_patch16_dinov3_qkvb"] = _build_rows("tiny", 256, 16, qkv_bias="queries and values", **base)
+    found["vit_7b_patch16_dinov3"] = _build_rows(
+        _VariantSize(4096, 40, 32, 2.0), 256, 16, qkv_bias=False, **{**gated, "mlp_multiple": 64}
     )
     return found
 
@@ -91,24 +93,24 @@ def _siglip() -> Variants:
             exact = (size, patch) in (("base", 16), ("so400m", 14)) or (size == "large" and side < 512)
             own = {"class_token": False, "activation": "gelu" if exact else "gelu_tanh"}
             name = f"vit_{size}_patch{patch}_siglip"
-            found[f"{name}_gap_{side}"] = _of(size, side, patch, pool="average", **own)
+            found[f"{name}_gap_{side}"] = _build_rows(size, side, patch, pool="average", **own)
             if side in sides:
-                found[f"{name}_{side}"] = _of(size, side, patch, pool="attention", **own)
+                found[f"{name}_{side}"] = _build_rows(size, side, patch, pool="attention", **own)
     return found
 
 
 _CLIP_SIZES = {
-    ("xsmall", 16): (_Size(256, 10, 4), (224,)),
+    ("xsmall", 16): (_VariantSize(256, 10, 4), (224,)),
     ("medium", 16): ("medium", (224,)),
     ("medium", 32): ("medium", (224,)),
     ("betwixt", 32): ("betwixt", (224,)),
     ("base", 16): ("base", (224, 384)),
     ("base", 32): ("base", (224, 256, 384, 448)),
-    ("base_plus", 16): (_Size(896, 12, 14), (240,)),
+    ("base_plus", 16): (_VariantSize(896, 12, 14), (240,)),
     ("large", 14): ("large", (224, 336)),
     ("huge", 14): ("huge", (224, 336, 378)),
-    ("giant", 14): (_Size(1408, 40, 16, 48 / 11), (224,)),
-    ("gigantic", 14): (_Size(1664, 48, 16, 64 / 13), (224, 378)),
+    ("giant", 14): (_VariantSize(1408, 40, 16, 48 / 11), (224,)),
+    ("gigantic", 14): (_VariantSize(1664, 48, 16, 64 / 13), (224, 378)),
 }
 # OpenAI's weights, and those that were trained as they were.
 _QUICK = {("base", 16): (224,), ("base", 32): (224,), ("large", 14): (224, 336), ("huge", 14): (224, 378)}
@@ -121,9 +123,9 @@ def _clip() -> Variants:
         plus = "_plus" if size == "base_plus" else ""
         for side in sides:
             name = f"vit_{size.removesuffix('_plus')}_patch{patch}{plus}_clip"
-            found[f"{name}_{side}"] = _of(dimensions, side, patch, **own)
+            found[f"{name}_{side}"] = _build_rows(dimensions, side, patch, **own)
             if side in _QUICK.get((size, patch), ()):
-                found[f"{name}_quickgelu_{side}"] = _of(dimensions, side, patch, activation="quick_gelu", **own)
+                found[f"{name}_quickgelu_{side}"] = _build_rows(dimensions, side, patch, activation="quick_gelu", **own)
     return found
 
 
@@ -136,10 +138,12 @@ def _eva02() -> Variants:
         options = {**own, "gate": "packed"} if size in ("tiny", "small") else separate
         dimensions = _SIZES[size]._replace(mlp_ratio=8 / 3)
         for side in sides:
-            found[f"eva02_{size}_patch14_{side}"] = _of(dimensions, side, 14, **options, **pooled)
+            found[f"eva02_{size}_patch14_{side}"] = _build_rows(dimensions, side, 14, **options, **pooled)
     for size, patch, side in (("base", 16, 224), ("large", 14, 224), ("large", 14, 336)):
         dimensions = _SIZES[size]._replace(mlp_ratio=8 / 3)
-        found[f"eva02_{size}_patch{patch}_clip_{side}"] = _of(dimensions, side, patch, attention_norm=True, **separate)
+        found[f"eva02_{size}_patch{patch}_clip_{side}"] = _build_rows(
+            dimensions, side, patch, attention_norm=True, **separate
+        )
     return found
 
 
@@ -149,11 +153,13 @@ def _with_registers() -> Variants:
     own = {"class_token": False, "registers": 4, "positions": "patches", "pool": "average", "pool_norm": True}
     for size, sides in {"little": (256,), "medium": (256,), "mediumd": (256, 384), "betwixt": (256, 384)}.items():
         for side in sides:
-            found[f"vit_{size}_patch16_reg4_gap_{side}"] = _of(size, side, 16, init_values=1e-5, **own)
-    found["vit_base_patch16_reg4_gap_256"] = _of("base", 256, 16, **own)
+            found[f"vit_{size}_patch16_reg4_gap_{side}"] = _build_rows(size, side, 16, init_values=1e-5, **own)
+    found["vit_base_patch16_reg4_gap_256"] = _build_rows("base", 256, 16, **own)
     for side in (256, 384):  # positions of registers too, and the norm before the mean
         options = {**own, "positions": "all", "pool_norm": False}
-        found[f"vit_so150m_patch16_reg4_gap_{side}"] = _of(_Size(896, 18, 14, 2.572), side, 16, **options)
+        found[f"vit_so150m_patch16_reg4_gap_{side}"] = _build_rows(
+            _VariantSize(896, 18, 14, 2.572), side, 16, **options
+        )
     return found
 
 

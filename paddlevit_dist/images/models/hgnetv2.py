@@ -34,19 +34,19 @@ class AffineScale(nn.Layer):
         return self.scale * x + self.bias
 
 
-class Style(NamedTuple):
+class LayerStyle(NamedTuple):
     """What all layers share: ``scales``, an ``AffineScale`` after each ReLU, and ``frozen`` batch norms."""
 
     scales: bool
     frozen: bool
 
 
-class ConvNorm(nn.Layer):
+class ConvNormReLU(nn.Layer):
     """A convolution without bias and a batch norm, with a ReLU where it is ``active``."""
 
     def __init__(
         self,
-        style: Style,
+        style: LayerStyle,
         inputs: int,
         outputs: int,
         kernel_size: int,
@@ -71,25 +71,25 @@ class ConvNorm(nn.Layer):
 class LightConvNorm(nn.Layer):
     """A point-wise convolution, and one of each channel of its own."""
 
-    def __init__(self, style: Style, inputs: int, outputs: int, kernel_size: int):
+    def __init__(self, style: LayerStyle, inputs: int, outputs: int, kernel_size: int):
         super().__init__()
-        self.conv1 = ConvNorm(style, inputs, outputs, 1, active=False)
-        self.conv2 = ConvNorm(style, outputs, outputs, kernel_size, groups=outputs)
+        self.conv1 = ConvNormReLU(style, inputs, outputs, 1, active=False)
+        self.conv2 = ConvNormReLU(style, outputs, outputs, kernel_size, groups=outputs)
 
     def forward(self, x):
         return self.conv2(self.conv1(x))
 
 
-class Stem(nn.Layer):
+class HGStem(nn.Layer):
     """A quarter of the resolution, by pooling and convolutions side by side."""
 
-    def __init__(self, style: Style, inputs: int, middle: int, outputs: int):
+    def __init__(self, style: LayerStyle, inputs: int, middle: int, outputs: int):
         super().__init__()
-        self.stem1 = ConvNorm(style, inputs, middle, 3, stride=2)
-        self.stem2a = ConvNorm(style, middle, middle // 2, 2)
-        self.stem2b = ConvNorm(style, middle // 2, middle, 2)
-        self.stem3 = ConvNorm(style, 2 * middle, middle, 3, stride=2)
-        self.stem4 = ConvNorm(style, middle, outputs, 1)
+        self.stem1 = ConvNormReLU(style, inputs, middle, 3, stride=2)
+        self.stem2a = ConvNormReLU(style, middle, middle // 2, 2)
+        self.stem2b = ConvNormReLU(style, middle // 2, middle, 2)
+        self.stem3 = ConvNormReLU(style, 2 * middle, middle, 3, stride=2)
+        self.stem4 = ConvNormReLU(style, middle, outputs, 1)
 
     def forward(self, x):
         x = _widen(self.stem1(x))
@@ -102,17 +102,17 @@ def _widen(x):
     return F.pad(x, [0, 1, 0, 1])
 
 
-class Block(nn.Layer):
+class HGBlock(nn.Layer):
     """Convolutions one after the other, all of whose outputs are joined and squeezed.
 
     Args:
-        layers: how many; light: ``LightConvNorm`` in place of ``ConvNorm``.
+        layers: how many; light: ``LightConvNorm`` in place of ``ConvNormReLU``.
         residual: its input is added.
     """
 
     def __init__(
         self,
-        style: Style,
+        style: LayerStyle,
         inputs: int,
         middle: int,
         outputs: int,
@@ -122,12 +122,12 @@ class Block(nn.Layer):
         residual: bool,
     ):
         super().__init__()
-        kind: Any = LightConvNorm if light else ConvNorm
+        kind: Any = LightConvNorm if light else ConvNormReLU
         widths = [inputs, *[middle] * layers]
         self.layers = nn.LayerList([kind(style, before, middle, kernel_size) for before in widths[:-1]])
         joined = inputs + layers * middle
         self.aggregation = nn.Sequential(
-            ConvNorm(style, joined, outputs // 2, 1), ConvNorm(style, outputs // 2, outputs, 1)
+            ConvNormReLU(style, joined, outputs // 2, 1), ConvNormReLU(style, outputs // 2, outputs, 1)
         )
         self.residual = residual
 
@@ -139,18 +139,20 @@ class Block(nn.Layer):
         return found + x if self.residual else found
 
 
-class Stage(nn.Layer):
+class HGStage(nn.Layer):
     """Blocks of one resolution, half of what comes before where it ``downsamples``."""
 
-    def __init__(self, style: Style, inputs: int, outputs: int, depth: int, downsamples: bool, *block: Any):
+    def __init__(self, style: LayerStyle, inputs: int, outputs: int, depth: int, downsamples: bool, *block: Any):
         super().__init__()
         middle, kernel_size, layers, light = block
         self.downsample = (
-            ConvNorm(style, inputs, inputs, 3, stride=2, groups=inputs, active=False) if downsamples else nn.Identity()
+            ConvNormReLU(style, inputs, inputs, 3, stride=2, groups=inputs, active=False)
+            if downsamples
+            else nn.Identity()
         )
         self.blocks = nn.Sequential(
             *(
-                Block(
+                HGBlock(
                     style, inputs if number == 0 else outputs, middle, outputs, kernel_size, layers, light, number > 0
                 )
                 for number in range(depth)
@@ -167,7 +169,7 @@ class HGNetV2(Classifier):
     Args, besides those of ``Classifier``:
         stem_dims: channels within the stem, and of what leaves it.
         depths, dims, middle_dims: blocks of each stage, channels that leave it, and of its convolutions.
-        kernel_sizes, light: of these, see ``Block``; layers: of each block, one number or one for each stage.
+        kernel_sizes, light: of these, see ``HGBlock``; layers: of each block, one number or one for each stage.
         use_lab: a learnt scale and shift after each ReLU.
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed.
         frozen_stages: how many parts do not learn: 1 is the stem, 2 the first stage too, and so on; their batch norms
@@ -206,14 +208,14 @@ class HGNetV2(Classifier):
             )
         if not 0 <= frozen_stages <= 1 + len(depths):
             raise UserError(f"HGNetV2: frozen_stages {frozen_stages} is not from 0 to {1 + len(depths)}: change it")
-        styles = [Style(use_lab, frozen_batch_norm or part < frozen_stages) for part in range(1 + len(depths))]
+        styles = [LayerStyle(use_lab, frozen_batch_norm or part < frozen_stages) for part in range(1 + len(depths))]
         self.image_size, self.in_channels, self.feature_channels = as_pair(image_size), in_channels, tuple(dims)
         self.feature_strides = tuple(4 * 2**index for index in range(len(dims)))
         self.frozen_batch_norm = frozen_batch_norm
-        self.stem = Stem(styles[0], in_channels, *stem_dims)
+        self.stem = HGStem(styles[0], in_channels, *stem_dims)
         inputs, stages = stem_dims[1], []
         for index, (depth, outputs, middle, size, is_light, number) in enumerate(zip(*each)):
-            stages.append(Stage(styles[index + 1], inputs, outputs, depth, index > 0, middle, size, number, is_light))
+            stages.append(HGStage(styles[index + 1], inputs, outputs, depth, index > 0, middle, size, number, is_light))
             inputs = outputs
         self.stages = nn.LayerList(stages)
         self._style, self._width, self._dropout = styles[-1], inputs, dropout

@@ -36,7 +36,7 @@ class Conv2DTranspose(nn.Conv2DTranspose):
         )
 
 
-class Convolution(Conv2D):
+class ChannelsLastConv(Conv2D):
     """A convolution to (batch, rows, columns, out_channels).
 
     Args:
@@ -63,7 +63,7 @@ class Convolution(Conv2D):
         return Conv2D.forward(self, x).transpose([0, 2, 3, 1])
 
 
-class DepthwiseConvolution(Convolution):
+class ChannelsLastDepthwiseConv(ChannelsLastConv):
     """A kernel for each channel of (batch, height, width, channels), stride 1, zeros around: as large as before.
 
     Args:

@@ -6,7 +6,7 @@ from ...models import model_options
 from ...runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from ..settings import Model
+    from ..settings import ImageModelSection
 
 # Keys of MODEL with the option that they are; the first that the model has.
 _DIMENSIONS = {
@@ -28,7 +28,7 @@ _DIMENSIONS = {
 _RATES = {"DROPOUT": "dropout", "ATTENTION_DROPOUT": "attention_dropout", "DROPPATH": "drop_path"}
 
 
-def configured_options(model: "Model") -> tuple[dict[str, Any], list[str]]:
+def configured_options(model: "ImageModelSection") -> tuple[dict[str, Any], list[str]]:
     """Options for ``create_model`` from the section MODEL; notices of keys that the model has no option for, and of
     differences from the variant named by MODEL.NAME, which explicit keys override.
 

@@ -17,8 +17,8 @@ from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import PyramidClassifier
 from .layers import (
     GELU,
-    Convolution,
-    DepthwiseConvolution,
+    ChannelsLastConv,
+    ChannelsLastDepthwiseConv,
     DropPath,
     LayerNorm,
     as_pair,
@@ -62,7 +62,7 @@ class SpatialReductionAttention(MultiHeadAttention):
         self.is_linear, self.is_reduced = is_linear, is_linear or reduction > 1
         if self.is_reduced:
             side = 1 if is_linear else reduction
-            self.sr = Convolution(dim, dim, side, stride=side, **_fan_out(dim, side))
+            self.sr = ChannelsLastConv(dim, dim, side, stride=side, **_fan_out(dim, side))
             self.norm = LayerNorm(dim, epsilon=patch_epsilon)
             self.act = GELU() if is_linear else nn.Identity()
 
@@ -86,7 +86,7 @@ class ConvolutionalMlp(nn.Layer):
         super().__init__()
         self.hidden_dim, self.is_linear = hidden_dim, is_linear
         self.fc1 = linear(dim, hidden_dim)
-        self.dwconv = DepthwiseConvolution(hidden_dim, 3, **_fan_out(hidden_dim, 3, groups=hidden_dim))
+        self.dwconv = ChannelsLastDepthwiseConv(hidden_dim, 3, **_fan_out(hidden_dim, 3, groups=hidden_dim))
         self.act = GELU()
         self.fc2 = linear(hidden_dim, dim)
         self.dropout = nn.Dropout(dropout)
@@ -98,7 +98,7 @@ class ConvolutionalMlp(nn.Layer):
         return self.dropout(self.fc2(self.dropout(self.act(x))))
 
 
-class Block(nn.Layer):
+class PvtBlock(nn.Layer):
     """Attention, then MLP, each on normalised input and added to what came in."""
 
     def __init__(
@@ -130,7 +130,7 @@ class OverlappingPatches(nn.Layer):
         self, in_channels: int, dim: int, kernel_size: int, stride: int, epsilon: float, is_channels_last: bool = True
     ):
         super().__init__()
-        self.proj = Convolution(
+        self.proj = ChannelsLastConv(
             in_channels,
             dim,
             kernel_size,
@@ -145,7 +145,7 @@ class OverlappingPatches(nn.Layer):
         return self.norm(self.proj(x))  # (batch, height, width, dim)
 
 
-class Stage(nn.Layer):
+class PvtStage(nn.Layer):
     """Blocks at one resolution, after overlapping patches in all stages but the first."""
 
     def __init__(
@@ -164,7 +164,7 @@ class Stage(nn.Layer):
         if has_patches:
             self.downsample = OverlappingPatches(in_channels, dim, kernel_size=3, stride=2, epsilon=patch_epsilon)
         self.blocks = nn.LayerList(
-            [Block(dim, drop_path=rate, patch_epsilon=patch_epsilon, epsilon=epsilon, **block) for rate in drop_path]
+            [PvtBlock(dim, drop_path=rate, patch_epsilon=patch_epsilon, epsilon=epsilon, **block) for rate in drop_path]
         )
         self.norm = LayerNorm(dim, epsilon=epsilon)
 
@@ -219,7 +219,7 @@ class PyramidVisionTransformer(PyramidClassifier):
         )
         self.stages = nn.LayerList()
         for index, rates in enumerate(rates_of_stages(drop_path, tuple(depths))):
-            stage = Stage(
+            stage = PvtStage(
                 embed_dims[max(index - 1, 0)],
                 embed_dims[index],
                 has_patches=index > 0,

@@ -71,8 +71,8 @@ def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:
     """
     scale = old_size / new_size
     width = max(scale, 1.0)  # the filter covers as many old samples as fall into a new one
-    centres = (np.arange(new_size) + 0.5) * scale
-    distance = np.abs((np.arange(old_size) + 0.5)[None, :] - centres[:, None]) / width
+    centers = (np.arange(new_size) + 0.5) * scale
+    distance = np.abs((np.arange(old_size) + 0.5)[None, :] - centers[:, None]) / width
     near = 1.5 * distance**3 - 2.5 * distance**2 + 1.0
     far = -0.5 * distance**3 + 2.5 * distance**2 - 4.0 * distance + 2.0
     weights = np.where(distance < 1.0, near, np.where(distance < 2.0, far, 0.0))
@@ -100,11 +100,11 @@ def resampling_matrix(kind: str, old_size: int, new_size: int, dtype: str) -> np
     """
     if kind == ANTIALIASED:
         return bicubic_matrix(old_size, new_size).astype(dtype)
-    centres = (np.arange(new_size) + 0.5) * old_size / (new_size + (0.1 if kind == OFFSET else 0.0)) - 0.5
-    first = np.floor(centres).astype(np.int64)
+    centers = (np.arange(new_size) + 0.5) * old_size / (new_size + (0.1 if kind == OFFSET else 0.0)) - 0.5
+    first = np.floor(centers).astype(np.int64)
     matrix = np.zeros((new_size, old_size))
     for tap in range(-1, 3):
-        distance = np.abs(centres - (first + tap))
+        distance = np.abs(centers - (first + tap))
         near = 1.25 * distance**3 - 2.25 * distance**2 + 1.0
         far = -0.75 * (distance**3 - 5.0 * distance**2 + 8.0 * distance - 4.0)
         places = np.clip(first + tap, 0, old_size - 1)
@@ -116,7 +116,7 @@ def _prefix_and_grid(
     num_tokens: int, num_prefix_tokens: int, new_grid: tuple[int, int]
 ) -> tuple[int, tuple[int, int] | None]:
     """How many of the tokens are not patches, and the grid of the others; no grid if there is none."""
-    grid = _grid_of(num_tokens - num_prefix_tokens, new_grid)
+    grid = _get_grid(num_tokens - num_prefix_tokens, new_grid)
     other_prefix = _OTHER_PREFIX.get(num_prefix_tokens)
     if grid is None and other_prefix is not None:
         side = math.isqrt(max(num_tokens - other_prefix, 0))
@@ -125,7 +125,7 @@ def _prefix_and_grid(
     return num_prefix_tokens, grid
 
 
-def _grid_of(num_patches: int, new_grid: tuple[int, int]) -> tuple[int, int] | None:
+def _get_grid(num_patches: int, new_grid: tuple[int, int]) -> tuple[int, int] | None:
     if num_patches <= 0:
         return None
     square = math.isqrt(num_patches)

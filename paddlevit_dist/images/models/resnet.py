@@ -67,7 +67,7 @@ def _mask(x, mask: paddle.Tensor | None):
     return x if mask is None else x * mask.astype(x.dtype)
 
 
-class Shortcut(NamedTuple):
+class ShortcutConfig(NamedTuple):
     """What stands beside a block: where it ``pools``, a mean of 2 x 2 comes before its convolution, as in ResNet-vd;
     where it ``is_always``, there is a convolution although nothing changes its size."""
 
@@ -82,12 +82,14 @@ def _shortcut(inputs: int, outputs: int, stride: int, pools: bool, norm: Norm) -
     return nn.Sequential(pool, _convolution(inputs, outputs, 1), norm(outputs))
 
 
-class _Block(nn.Layer):
+class _BottleneckBase(nn.Layer):
     """The input, added to a branch of convolutions that a subclass has."""
 
     expansion = 1  # channels that leave the block to ``channels``
 
-    def __init__(self, inputs: int, channels: int, stride: int, shortcut: "Shortcut", norm: Norm, drop_path: float):
+    def __init__(
+        self, inputs: int, channels: int, stride: int, shortcut: "ShortcutConfig", norm: Norm, drop_path: float
+    ):
         super().__init__()
         outputs = channels * self.expansion
         self.downsample = None
@@ -110,7 +112,7 @@ class _Block(nn.Layer):
         raise NotImplementedError
 
 
-class BasicBlock(_Block):
+class BasicBlock(_BottleneckBase):
     """Two convolutions of 3 x 3.
 
     Args:
@@ -123,7 +125,7 @@ class BasicBlock(_Block):
         channels: int,
         stride: int,
         dilations: tuple[int, int],
-        shortcut: Shortcut,
+        shortcut: ShortcutConfig,
         norm: Norm,
         drop_path: float,
     ):
@@ -138,7 +140,7 @@ class BasicBlock(_Block):
         return self.bn2(self.conv2(x))
 
 
-class Bottleneck(_Block):
+class Bottleneck(_BottleneckBase):
     """A convolution of 3 x 3 between two of 1 x 1 that narrow and widen."""
 
     expansion = 4
@@ -149,7 +151,7 @@ class Bottleneck(_Block):
         channels: int,
         stride: int,
         dilations: tuple[int, int],
-        shortcut: Shortcut,
+        shortcut: ShortcutConfig,
         norm: Norm,
         drop_path: float,
     ):
@@ -229,7 +231,7 @@ class ResNet(Classifier):
         self.frozen_batch_norm, self.frozen_stages, self.mask_padding = frozen_batch_norm, frozen_stages, mask_padding
         width = stem_dim or dims[0]
         self.conv1 = self._stem(width) if is_vd else _convolution(in_channels, width, 7, stride=2)
-        self.bn1 = self._norm_of(0)(width)
+        self.bn1 = self._build_norm(0)(width)
         self.maxpool = nn.MaxPool2D(3, stride=2, padding=1)
         block = Bottleneck if is_bottleneck else BasicBlock
         self.feature_channels = tuple(block.expansion * channels for channels in dims)
@@ -245,8 +247,8 @@ class ResNet(Classifier):
                     dims[index],
                     stride=stride if number == 0 else 1,
                     dilations=(before if number == 0 else reached, reached),
-                    shortcut=Shortcut(is_vd, first_shortcut and index == number == 0),
-                    norm=self._norm_of(index + 1),
+                    shortcut=ShortcutConfig(is_vd, first_shortcut and index == number == 0),
+                    norm=self._build_norm(index + 1),
                     drop_path=rate,
                 )
                 for number, rate in enumerate(rates)
@@ -260,12 +262,12 @@ class ResNet(Classifier):
         self._freeze()
 
     def _stem(self, width: int) -> nn.Sequential:
-        narrow, norm = width // 2, self._norm_of(0)
+        narrow, norm = width // 2, self._build_norm(0)
         first, second = _convolution(self.in_channels, narrow, 3, stride=2), _convolution(narrow, narrow, 3)
         last = _convolution(narrow, width, 3)
         return nn.Sequential(first, norm(narrow), nn.ReLU(), second, norm(narrow), nn.ReLU(), last)
 
-    def _norm_of(self, part: int) -> Norm:
+    def _build_norm(self, part: int) -> Norm:
         return FrozenBatchNorm if self.frozen_batch_norm or part < self.frozen_stages else _batch_norm
 
     def _freeze(self) -> None:

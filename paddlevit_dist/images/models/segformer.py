@@ -15,11 +15,11 @@ from paddle.nn import functional as F
 from ...runtime.errors import UserError
 from . import segmentation_names
 from .layers import MatrixProduct, linear
-from .segmenter import NormalisedConvolution, Segmenter, pixel_classifier, resize_maps
+from .segmenter import NormalizedConvolution, Segmenter, pixel_classifier, resize_maps
 from .variants import MMSEGMENTATIONS_SEGFORMER, SEGFORMER
 
 
-class Embedding(nn.Layer):
+class MapEmbedding(nn.Layer):
     """The linear layer that brings one map to the head's channels."""
 
     def __init__(self, inputs: int, channels: int):
@@ -43,8 +43,8 @@ class SegFormerHead(nn.Layer):
         super().__init__()
         self.number = len(inputs)
         for number, width in enumerate(inputs, start=1):
-            setattr(self, f"linear_c{number}", Embedding(width, channels))
-        self.linear_fuse = NormalisedConvolution(len(inputs) * channels, channels, 1)
+            setattr(self, f"linear_c{number}", MapEmbedding(width, channels))
+        self.linear_fuse = NormalizedConvolution(len(inputs) * channels, channels, 1)
         self.product, self.weights_product = MatrixProduct(), MatrixProduct()
         self.dropout = nn.Dropout2D(dropout)
         self.linear_pred = pixel_classifier(channels, num_classes)
@@ -82,8 +82,8 @@ class MmsegmentationsHead(nn.Layer):
 
     def __init__(self, inputs: Sequence[int], channels: int, num_classes: int, dropout: float):
         super().__init__()
-        self.convs = nn.LayerList([NormalisedConvolution(width, channels, 1) for width in inputs])
-        self.fusion_conv = NormalisedConvolution(len(inputs) * channels, channels, 1)
+        self.convs = nn.LayerList([NormalizedConvolution(width, channels, 1) for width in inputs])
+        self.fusion_conv = NormalizedConvolution(len(inputs) * channels, channels, 1)
         self.dropout = nn.Dropout2D(dropout)
         self.conv_seg = pixel_classifier(channels, num_classes)
 

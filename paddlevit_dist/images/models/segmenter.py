@@ -104,7 +104,7 @@ def pixel_classifier(channels: int, num_classes: int) -> Conv2D:
     return Conv2D(channels, num_classes, 1, weight_attr=start)
 
 
-class NormalisedConvolution(nn.Layer):
+class NormalizedConvolution(nn.Layer):
     """A convolution that keeps the size, without bias, a batch norm and a ReLU."""
 
     def __init__(self, inputs: int, outputs: int, kernel_size: int):

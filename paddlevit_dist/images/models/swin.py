@@ -216,7 +216,7 @@ class PatchMerging(nn.Layer):
         return self.reduction(self.norm(x))  # (batch, rows, columns, 2 * dim)
 
 
-class Stage(nn.Layer):
+class SwinStage(nn.Layer):
     """Blocks at one resolution, every other one shifted, after patch merging in all stages but the first."""
 
     def __init__(self, dim: int, grid: Size | None, merges: bool, drop_path: Sequence[float], **block: Any):
@@ -240,7 +240,7 @@ class Stage(nn.Layer):
         return x  # (batch, height, width, dim)
 
 
-class NormalisedPatches(PatchEmbedding):
+class NormalizedPatches(PatchEmbedding):
     """Patches as a normalised image of vectors.
 
     Args:
@@ -299,13 +299,13 @@ class SwinTransformer(PyramidClassifier):
         drop_path: float = 0.0,
     ):
         super().__init__()
-        self.patch_embed = NormalisedPatches(image_size, patch_size, in_channels, embed_dim, any_size)
+        self.patch_embed = NormalizedPatches(image_size, patch_size, in_channels, embed_dim, any_size)
         self.image_size, self.in_channels = self.patch_embed.image_size, in_channels
         self.pos_drop = nn.Dropout(dropout)
         self.layers = nn.LayerList()
         grid = None if any_size else self.patch_embed.grid
         for index, (rates, heads) in enumerate(zip(rates_of_stages(drop_path, tuple(depths)), num_heads)):
-            stage = Stage(
+            stage = SwinStage(
                 embed_dim * 2**index,
                 grid,
                 merges=index > 0,

@@ -17,7 +17,7 @@ from ...runtime.autocast import as_dtype
 from ...runtime.errors import UserError
 from . import segmentation_names
 from .layers import Conv2D, LayerNorm
-from .segmenter import NormalisedConvolution, Segmenter, drop_layers, pixel_classifier, resize_maps
+from .segmenter import NormalizedConvolution, Segmenter, drop_layers, pixel_classifier, resize_maps
 from .variants import UPERNET
 
 _POOLED = (1, 2, 3, 6)  # sides of the pooled maps
@@ -62,12 +62,12 @@ class UPerHead(nn.Layer):
     def __init__(self, inputs: Sequence[int], channels: int, num_classes: int, dropout: float):
         super().__init__()
         self.psp_modules = nn.LayerList(
-            [nn.Sequential(MeanPooling(side), NormalisedConvolution(inputs[-1], channels, 1)) for side in _POOLED]
+            [nn.Sequential(MeanPooling(side), NormalizedConvolution(inputs[-1], channels, 1)) for side in _POOLED]
         )
-        self.bottleneck = NormalisedConvolution(inputs[-1] + len(_POOLED) * channels, channels, 3)
-        self.lateral_convs = nn.LayerList([NormalisedConvolution(width, channels, 1) for width in inputs[:-1]])
-        self.fpn_convs = nn.LayerList([NormalisedConvolution(channels, channels, 3) for _ in inputs[:-1]])
-        self.fpn_bottleneck = NormalisedConvolution(len(inputs) * channels, channels, 3)
+        self.bottleneck = NormalizedConvolution(inputs[-1] + len(_POOLED) * channels, channels, 3)
+        self.lateral_convs = nn.LayerList([NormalizedConvolution(width, channels, 1) for width in inputs[:-1]])
+        self.fpn_convs = nn.LayerList([NormalizedConvolution(channels, channels, 3) for _ in inputs[:-1]])
+        self.fpn_bottleneck = NormalizedConvolution(len(inputs) * channels, channels, 3)
         self.dropout = nn.Dropout2D(dropout)
         self.conv_seg = pixel_classifier(channels, num_classes)
 
@@ -92,7 +92,7 @@ class AuxiliaryHead(nn.Layer):
 
     def __init__(self, inputs: int, channels: int, num_classes: int, dropout: float):
         super().__init__()
-        self.convs = nn.LayerList([NormalisedConvolution(inputs, channels, 3)])
+        self.convs = nn.LayerList([NormalizedConvolution(inputs, channels, 3)])
         self.dropout = nn.Dropout2D(dropout)
         self.conv_seg = pixel_classifier(channels, num_classes)
 
@@ -100,7 +100,7 @@ class AuxiliaryHead(nn.Layer):
         return self.conv_seg(self.dropout(self.convs[0](x)))  # (N, classes, height, width) of the map
 
 
-class Neck(nn.Layer):
+class ViTNeck(nn.Layer):
     """Four maps of a ViT, which have one resolution, at four: each is interpolated between two convolutions.
 
     Source: mmsegmentation's MultiLevelNeck, whose published networks this is for.
@@ -159,7 +159,7 @@ class UPerNet(Segmenter):
         self.has_last_norm = has_last_norm
         drop_layers(self.backbone, _BEHIND_THE_MAPS[1 if has_last_norm else 0 :])
         self.norms = nn.LayerList([LayerNorm(width, epsilon=norm_epsilon) for width in widths if norm_epsilon])
-        self.neck = Neck(widths[-1]) if has_neck else None
+        self.neck = ViTNeck(widths[-1]) if has_neck else None
         self.auxiliary_map = auxiliary_map
         self.decode_head = UPerHead(widths, channels, num_classes, dropout)
         self.auxiliary_head = AuxiliaryHead(widths[auxiliary_map], auxiliary_channels, num_classes, dropout)

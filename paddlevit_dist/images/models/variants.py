@@ -4,7 +4,7 @@ reads them here, without Paddle."""
 from typing import Any, NamedTuple
 
 from . import foundation_variants as foundation
-from .bridges.package_files import input_of
+from .bridges.package_files import get_expected_input
 
 Variants = dict[str, dict[str, Any]]
 
@@ -296,7 +296,7 @@ def expected_input(model: str) -> ExpectedInput | None:
     """Return what the published weights of a registered classifier expect; None for other models, and for "vit", which
     names no variant."""
     if model.startswith(("paddle:", "paddleclas:")):
-        return ExpectedInput(**input_of(model))
+        return ExpectedInput(**get_expected_input(model))
     for family, expected in _INPUTS:
         if model in family and model != "vit":
             size = family[model].get("image_size", expected.image_size)

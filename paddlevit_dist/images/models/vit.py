@@ -23,7 +23,7 @@ from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, d
 from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
 from .simple_pyramid import SimplePyramid
 from .variants import VIT
-from .vit_blocks import AttentionPool, ExtendedBlock, Extras, Grid, check
+from .vit_blocks import AttentionPool, BlockConfig, ConfigurableBlock, TokenGrid, validate_block_config
 
 POOLS, RESAMPLINGS = ("token", "average", "attention"), (BICUBIC, ANTIALIASED, OFFSET)
 _POSITIONS = ("all", "patches")
@@ -41,7 +41,7 @@ class Attention(MultiHeadAttention):
         return self.dropout(self.proj(attend(self, self.heads(self.qkv(x)))))  # (batch, tokens, dim)
 
 
-class Block(nn.Layer):
+class ViTBlock(nn.Layer):
     """Attention, then MLP, each on normalised input and added to what came in."""
 
     def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, **attention: Any):
@@ -62,7 +62,7 @@ class Block(nn.Layer):
 class VisionTransformer(Classifier):
     """ViT classifier, and what has been made of it: DINOv2 and DINOv3, CLIP, SigLIP, EVA-02.
 
-    Args, besides those of ``Classifier`` and, from ``init_values`` to ``rotary``, of ``vit_blocks.Extras``:
+    Args, besides those of ``Classifier`` and, from ``init_values`` to ``rotary``, of ``vit_blocks.BlockConfig``:
         embed_dim, depth, num_heads: dimensions of the encoder.
         attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
         any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
@@ -129,18 +129,18 @@ class VisionTransformer(Classifier):
             rows = self.num_patches + self._placed_tokens
             self.pos_embed = self.create_parameter([1, rows, embed_dim], default_initializer=TruncatedNormal())
         self.pos_drop = nn.Dropout(dropout)
-        own = Extras(**extras)
+        own = BlockConfig(**extras)
         self.norm_pre = LayerNorm(embed_dim, epsilon=own.norm_epsilon) if pre_norm else nn.Identity()
         hidden = -(-int(embed_dim * mlp_ratio) // mlp_multiple) * mlp_multiple
         head_dim = _head_dim(embed_dim, num_heads, attn_head_size)
-        check(own, head_dim)
+        validate_block_config(own, head_dim)
         self._is_tanh = own.activation == "gelu_tanh"
-        self._is_extended = own != Extras() or isinstance(qkv_bias, str)
+        self._is_extended = own != BlockConfig() or isinstance(qkv_bias, str)
         attention = {"num_heads": num_heads, "head_dim": head_dim, "qkv_bias": qkv_bias}
         attention["attention_dropout"] = attention_dropout
         if self._is_extended:
             attention["extras"] = own
-        kind: Any = ExtendedBlock if self._is_extended else Block
+        kind: Any = ConfigurableBlock if self._is_extended else ViTBlock
         rates = drop_path_rates(drop_path, depth)
         self.blocks = nn.LayerList([kind(embed_dim, hidden, dropout, rate, **attention) for rate in rates])
         norm = LayerNorm(embed_dim, epsilon=own.norm_epsilon)
@@ -162,7 +162,7 @@ class VisionTransformer(Classifier):
     @classmethod
     def options(cls) -> dict[str, Any]:
         own = {name: value for name, value in super().options().items() if name != "extras"}
-        return {**own, **Extras()._asdict()}
+        return {**own, **BlockConfig()._asdict()}
 
     def _check(self, depth: int, pool_norm: bool) -> None:
         for name, words in (("pool", POOLS), ("positions", (*_POSITIONS, None)), ("resampling", RESAMPLINGS)):
@@ -233,7 +233,7 @@ class VisionTransformer(Classifier):
         return maps if self.pyramid is None else self.pyramid(maps[0])
 
     def _pass(self, block, x, grid: tuple[int, int], count: int | None = None):
-        return block(x, Grid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)
+        return block(x, TokenGrid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)
 
     def embedded(self, x):
         """All tokens (batch, prefix tokens + patches, embed_dim) before the first block."""

@@ -22,7 +22,7 @@ QUERIES_AND_VALUES = "queries and values"  # what has a bias
 PACKED, SEPARATE = "packed", "separate"
 
 
-class Extras(NamedTuple):
+class BlockConfig(NamedTuple):
     """What a block has beyond ViT's.
 
     Attributes:
@@ -45,7 +45,7 @@ class Extras(NamedTuple):
     rotary: str | None = None
 
 
-class Grid(NamedTuple):
+class TokenGrid(NamedTuple):
     """Where the tokens of a batch are: patches down and across, and tokens in front of them."""
 
     size: tuple[int, int]
@@ -93,7 +93,7 @@ class GatedMlp(nn.Layer):
         return self.dropout(self.fc2(self.norm(self.dropout(F.silu(gate) * values))))
 
 
-def mlp_of(dim: int, hidden_dim: int, dropout: float, extras: Extras) -> nn.Layer:
+def build_mlp(dim: int, hidden_dim: int, dropout: float, extras: BlockConfig) -> nn.Layer:
     if extras.gate is not None:
         epsilon = extras.norm_epsilon if extras.mlp_norm else None
         return GatedMlp(dim, hidden_dim, dropout, extras.gate == PACKED, epsilon)
@@ -102,15 +102,15 @@ def mlp_of(dim: int, hidden_dim: int, dropout: float, extras: Extras) -> nn.Laye
     return ActivatedMlp(dim, hidden_dim, dropout, extras.activation)
 
 
-class Attention(MultiHeadAttention):
-    """Self-attention with what ``Extras`` says.
+class ConfigurableAttention(MultiHeadAttention):
+    """Self-attention with what ``BlockConfig`` says.
 
     Args:
         qkv_bias: True, False or "queries and values".
     """
 
     def __init__(
-        self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool | str, extras: Extras, **dropouts: float
+        self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool | str, extras: BlockConfig, **dropouts: float
     ):
         super().__init__(num_heads, head_dim, **dropouts)
         width = num_heads * head_dim
@@ -126,7 +126,7 @@ class Attention(MultiHeadAttention):
         self.norm = LayerNorm(width, epsilon=extras.norm_epsilon) if extras.attention_norm else nn.Identity()
         self.proj = linear(width, dim)
 
-    def forward(self, x, grid: Grid):
+    def forward(self, x, grid: TokenGrid):
         if self.is_separate:
             parts = [self.heads(product(x)) for product in (self.q_proj, self.k_proj, self.v_proj)]
         elif self.q_bias is None:
@@ -153,7 +153,7 @@ class LayerScale(nn.Layer):
         return x * self.gamma
 
 
-class ExtendedBlock(nn.Layer):
+class ConfigurableBlock(nn.Layer):
     """Attention, then MLP, each on normalised input, scaled, and added to what came in."""
 
     def __init__(
@@ -162,18 +162,18 @@ class ExtendedBlock(nn.Layer):
         mlp_dim: int,
         dropout: float,
         drop_path: float,
-        extras: Extras,
+        extras: BlockConfig,
         **attention: Any,
     ):
         super().__init__()
         self.norm1, self.norm2 = (LayerNorm(dim, epsilon=extras.norm_epsilon) for _ in range(2))
-        self.attn = Attention(dim, dropout=dropout, extras=extras, **attention)
-        self.mlp = mlp_of(dim, mlp_dim, dropout, extras)
+        self.attn = ConfigurableAttention(dim, dropout=dropout, extras=extras, **attention)
+        self.mlp = build_mlp(dim, mlp_dim, dropout, extras)
         scales = [nn.Identity() if extras.init_values is None else LayerScale(dim, extras.init_values) for _ in "12"]
         self.ls1, self.ls2 = scales
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x, grid: Grid, count: int | None = None):
+    def forward(self, x, grid: TokenGrid, count: int | None = None):
         """All tokens (batch, tokens, dim), or the first ``count`` of them."""
         x = x + self.drop_path(self.ls1(self.attn(self.norm1(x), grid)))
         x = x if count is None else x[:, :count]
@@ -183,12 +183,12 @@ class ExtendedBlock(nn.Layer):
 class AttentionPool(MultiHeadAttention):
     """One learnt query on all tokens, and an MLP: (batch, dim) of (batch, tokens, dim)."""
 
-    def __init__(self, dim: int, num_heads: int, mlp_dim: int, extras: Extras):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, extras: BlockConfig):
         super().__init__(num_heads, dim // num_heads, 0.0, 0.0)
         self.latent = self.create_parameter([1, 1, dim], default_initializer=TruncatedNormal())
         self.q, self.kv, self.proj = linear(dim, dim), linear(dim, 2 * dim), linear(dim, dim)
         self.norm = LayerNorm(dim, epsilon=extras.norm_epsilon)
-        self.mlp = mlp_of(dim, mlp_dim, 0.0, extras._replace(gate=None))
+        self.mlp = build_mlp(dim, mlp_dim, 0.0, extras._replace(gate=None))
 
     def forward(self, x):
         query = self.q(self.latent.astype(x.dtype)).expand([x.shape[0], -1, -1])
@@ -196,7 +196,7 @@ class AttentionPool(MultiHeadAttention):
         return (x + self.mlp(self.norm(x)))[:, 0]
 
 
-def check(extras: Extras, head_dim: int) -> None:
+def validate_block_config(extras: BlockConfig, head_dim: int) -> None:
     """Refuse words that mean nothing here.
 
     Raises:

@@ -24,13 +24,13 @@ from ...runtime.files import atomic_file, is_temporary
 from ..data.image_dataset import FILE as CLASSES_FILE
 from ..data.prepared import FILE as RECORD_FILE
 from ..data.prepared import Preparation, read_preparation, write_preparation
-from ..data.quarantine import QUARANTINE_FILE, Unreadable, read_quarantine, write_quarantine
-from ..data.reading import Reading, UnreadableImage, naming_damage, open_image, orientation
+from ..data.quarantine import QUARANTINE_FILE, UnreadableFile, read_quarantine, write_quarantine
+from ..data.reading import ReadConfig, UnreadableImage, naming_damage, open_image, orientation
 
 JPEG, PAGES = STORED = "jpeg", "pages"
 
 
-class Settings(NamedTuple):
+class ShardSettings(NamedTuple):
     """Settings of the tar files: pixels, JPEG quality, images in each, whether unreadable ones are left out, and the
     form (of STORED) in which pixels are stored."""
 
@@ -42,7 +42,7 @@ class Settings(NamedTuple):
 
 
 def prepare_shards(
-    datasets: dict[str, Any], source: str, output: Path, settings: Settings, workers: int
+    datasets: dict[str, Any], source: str, output: Path, settings: ShardSettings, workers: int
 ) -> Preparation:
     """Write ``datasets`` (by split) to ``output`` and return the record of it.
 
@@ -106,9 +106,9 @@ def _begin(output: Path, preparation: Preparation) -> None:
     write_preparation(output, preparation)
 
 
-def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, settings: Settings) -> None:
+def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, settings: ShardSettings) -> None:
     """Write the images ``first`` to ``end - 1`` to ``base.tar``; the unreadable ones to ``base.unreadable``."""
-    bad: list[Unreadable] = []
+    bad: list[UnreadableFile] = []
     with atomic_file(Path(f"{base}.tar")) as out:
         with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
             for index in range(first, end):
@@ -122,7 +122,7 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                             f"{error}; repair it, or leave out such images with --on_bad_sample=skip "
                             "(prepare images IN without OUT lists them all)"
                         ) from error
-                    bad.append(Unreadable.of(error))
+                    bad.append(UnreadableFile.of(error))
                     continue
                 facts = {"label": int(dataset.labels[index]), "source": os.path.relpath(path, source)}
                 _add(tar, f"{index:09d}{suffix}", content)
@@ -137,7 +137,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) -> tuple[str, bytes]:
+def _smaller(encoded: bytes, path: str, reading: ReadConfig, settings: ShardSettings) -> tuple[str, bytes]:
     """Suffix and content of a file of the image, whose shorter side is at most the setting.
 
     As a JPEG, one that is small enough is not touched.

@@ -11,8 +11,8 @@ from ...runtime.errors import UserError
 from ..data.class_folders import ClassFolders
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import FIRST_OF_KIT, LISTS
-from ..data.quarantine import Unreadable
-from ..data.reading import Reading, UnreadableImage
+from ..data.quarantine import UnreadableFile
+from ..data.reading import ReadConfig, UnreadableImage
 from ..data.tar_files import find_shards
 
 READABLE = ("folder", "imagenet2012", "tar")
@@ -33,17 +33,17 @@ def open_input(root: str, layout: str | None, max_pixels: int, cache: Path) -> d
         raise UserError(
             f"data path {root} is not a folder; expected one of images in class folders, lists or tar files"
         )
-    name = layout or layout_of(root)
+    name = layout or find_layout(root)
     if name == "folder" and not os.path.isdir(os.path.join(root, "train")):
         datasets: dict[str, ImageDataset] = {"train": ClassFolders.whole(root, cache)}
     else:
-        datasets = {split: resolve("dataset", name)(root, split, cache) for split in splits_of(root, name)}
+        datasets = {split: resolve("dataset", name)(root, split, cache) for split in find_splits(root, name)}
     for dataset in datasets.values():
-        dataset.read_with(Reading(max_pixels=max_pixels))
+        dataset.read_with(ReadConfig(max_pixels=max_pixels))
     return datasets
 
 
-def layout_of(root: str) -> str:
+def find_layout(root: str) -> str:
     """Which dataset reads ``root``: a list of training images decides, then tar files, then validation's form."""
     lists = {split for split, name in LISTS.items() if os.path.exists(os.path.join(root, name))}
     if "train" not in lists and any(find_shards(root, split) for split in LISTS):
@@ -51,7 +51,7 @@ def layout_of(root: str) -> str:
     return "imagenet2012" if lists or os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)) else "folder"
 
 
-def splits_of(root: str, name: str) -> list[str]:
+def find_splits(root: str, name: str) -> list[str]:
     """The splits that ``root`` has in the layout ``name``; "train" if it seems to have none."""
     if name == "tar":
         found = [split for split in LISTS if find_shards(root, split)]
@@ -63,25 +63,25 @@ def splits_of(root: str, name: str) -> list[str]:
     return found or ["train"]  # the dataset reports its absence
 
 
-def check_images(datasets: dict[str, Any], workers: int) -> list[Unreadable]:
+def check_images(datasets: dict[str, Any], workers: int) -> list[UnreadableFile]:
     """The images of all ``datasets`` that cannot be read, in their order."""
     jobs = [
         (end - first, (number, dataset, first, end))
         for number, dataset in enumerate(datasets.values())
         for first, end in spans(len(dataset), _IMAGES_PER_JOB)
     ]
-    found: list[tuple[int, int, Unreadable]] = []
+    found: list[tuple[int, int, UnreadableFile]] = []
     for bad in work(_check, jobs, workers, sum(map(len, datasets.values())), "checking"):
         found += bad
     return [unreadable for _, _, unreadable in sorted(found)]
 
 
-def _check(number: int, dataset: Any, first: int, end: int) -> list[tuple[int, int, Unreadable]]:
+def _check(number: int, dataset: Any, first: int, end: int) -> list[tuple[int, int, UnreadableFile]]:
     bad = []
     for index in range(first, end):
         check_stop()
         try:
             dataset.read(index)
         except UnreadableImage as error:
-            bad.append((number, index, Unreadable.of(error)))
+            bad.append((number, index, UnreadableFile.of(error)))
     return bad

@@ -8,11 +8,11 @@ import numpy as np
 
 from ...intervals import mean_of_defined, quotient
 from ...metrics.confusion import CONFUSION, ConfusionMetrics
-from ...metrics.counts import Packed, boundary_statistics, confusion_of, statistics_of, unpacked
+from ...metrics.counts import Packed, boundary_statistics, count_confusion, reduce_confusions, unpacked
 from ...metrics.tables import class_tables, sample_table
 from ...runtime.errors import UserError
 from ...tasks.figures import Figure
-from ..drawing import gallery_of, in_cell, overlaid, palette_of
+from ..drawing import build_gallery, get_palette, in_cell, overlaid
 from .data.segmentation_dataset import IGNORED
 
 _BOUNDARIES = "boundaries"
@@ -51,16 +51,16 @@ class SegmentationMetrics(ConfusionMetrics):
         if (predicted == IGNORED).any():
             raise UserError("the network's outputs for an image are not finite: nothing is scored")
         number, known = len(self.class_names), labels != IGNORED
-        confusion = confusion_of(labels, predicted, number, IGNORED)
+        confusion = count_confusion(labels, predicted, number, IGNORED)
         boundaries = boundary_statistics(labels, predicted, number, known)
         self.state[CONFUSION] += confusion
         self.state[_BOUNDARIES] += boundaries
-        self._images.append((statistics_of(confusion), boundaries))
+        self._images.append((reduce_confusions(confusion), boundaries))
         return confusion, boundaries
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Beside what every ``ConfusionMetrics`` computes the boundary IoU, and the number of pixels."""
-        statistics = statistics_of(state[CONFUSION])
+        statistics = reduce_confusions(state[CONFUSION])
         scores = self.scores(statistics[None], state[_BOUNDARIES][None])
         return {**scores, "pixels": int(state[CONFUSION].sum())}
 
@@ -90,24 +90,24 @@ def segmentation_figures(
         predict: the class map that the model finds in a sample.
     """
     confusion, boundaries = map(sum, zip(*(unpacked(counts) for _, counts in records)))
-    statistics = np.stack([statistics_of(unpacked(counts)[0]) for _, counts in records])  # (images, 3, classes)
+    statistics = np.stack([reduce_confusions(unpacked(counts)[0]) for _, counts in records])  # (images, 3, classes)
     right, true, taken = np.moveaxis(statistics, 1, 0)
     ious = mean_of_defined(quotient(right, true + taken - right))
     hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
-    palette = palette_of(samples.dataset, len(class_names))
+    palette = get_palette(samples.dataset, len(class_names))
 
     def draw(index: int, pixels: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
         found = predict(index)
         wrong = np.where((labels == IGNORED) | (found == labels), np.uint8(IGNORED), np.uint8(0))
-        grey = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
-        shown = (pixels, labels, palette), (pixels, found, palette), (grey, wrong, _WRONG)
+        gray = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
+        shown = (pixels, labels, palette), (pixels, found, palette), (gray, wrong, _WRONG)
         return [in_cell(overlaid(*one)) for one in shown]
 
     indices = [index for index, _ in records]
     chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]
     note = "Those with the lowest mean IoU of their own classes: truth, prediction, and what is wrong in red."
     return [
-        *gallery_of(samples, chosen, draw, note),
+        *build_gallery(samples, chosen, draw, note),
         *class_tables(confusion, class_names, "pixels", boundaries),
         sample_table("Images", "image", [samples.name(index) for index in indices], statistics, "pixels"),
     ]

@@ -25,7 +25,7 @@ _WINDOWS_AT_ONCE = 4
 _LARGEST_BYTES = 1 << 30  # of logits at the size of an image that exist at once
 
 
-class Protocol(NamedTuple):
+class EvaluationProtocol(NamedTuple):
     """How an image is evaluated.
 
     Attributes:
@@ -56,7 +56,7 @@ class Protocol(NamedTuple):
 View = tuple[paddle.Tensor, Size]  # logits float32 (1, classes, h, w) of one look at an image, and what was seen
 
 
-def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: Protocol) -> paddle.Tensor:
+def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: EvaluationProtocol) -> paddle.Tensor:
     """The class of each pixel, uint8 (*size); ``IGNORED`` where logits are not finite, and around them. Nothing is
     random, and nothing depends on other images.
 
@@ -107,7 +107,7 @@ def slid(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> It
         yield total[:, :, :done] / (of_rows[top:following].reshape([-1, 1]) * of_columns)
 
 
-def _views(network: Network, image: paddle.Tensor, protocol: Protocol) -> Iterator[View]:
+def _views(network: Network, image: paddle.Tensor, protocol: EvaluationProtocol) -> Iterator[View]:
     size = tuple(image.shape[2:])
     for scale in protocol.scales:
         seen = image

@@ -20,11 +20,11 @@ class LabelMapsPart(DatasetPart, SegmentationDataset):  # type: ignore[misc] # w
 
     dataset: Any
     labels = None  # type: ignore[assignment] # of an image there are many
-    labels_of = of_row("labels_of")
+    read_labels = of_row("read_labels")
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
-        self.labelled, self.palette = dataset.labelled, dataset.palette
+        self.labeled, self.palette = dataset.labeled, dataset.palette
 
 
 class SegmentationSample(NamedTuple):
@@ -75,7 +75,7 @@ def collate(samples: Sequence[SegmentationSample]) -> dict[str, Any]:
     Returns:
         In training ``images`` uint8 (N, 3, H, W) and ``labels`` uint8 (N, H, W). In an evaluation, where sizes differ
         and no image is padded, ``pixels`` and ``labels`` uint8 (of all images one after the other,), see
-        ``images_of``.
+        ``split_batch``.
     """
     if samples[0].is_training:
         return {
@@ -106,14 +106,14 @@ class EvaluatedImage(NamedTuple):
     original_size: tuple[int, int]
 
 
-def images_of(batch: dict[str, Any]) -> list[EvaluatedImage]:
+def split_batch(batch: dict[str, Any]) -> list[EvaluatedImage]:
     """The images of an evaluation's batch, each by itself: no number depends on the company that it keeps."""
     images = []
     pixel = label = 0
-    for index, (height, width), labelled, original_size in batch[HOST]:
-        pixels, labels = 3 * height * width, labelled[0] * labelled[1]
+    for index, (height, width), labeled, original_size in batch[HOST]:
+        pixels, labels = 3 * height * width, labeled[0] * labeled[1]
         image = batch["pixels"][pixel : pixel + pixels].reshape([1, 3, height, width])
-        own = batch["labels"][label : label + labels].reshape(list(labelled))
+        own = batch["labels"][label : label + labels].reshape(list(labeled))
         images.append(EvaluatedImage(index, image, own, original_size))
         pixel, label = pixel + pixels, label + labels
     return images

@@ -8,12 +8,12 @@ from yacs.config import CfgNode
 
 from ...registry import TABLES
 from ...runtime.errors import UserError
-from ...settings.key import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, ConfigView, Range, Setting, Table, Unused
+from ...settings.key import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, ConfigView, IgnoredKeys, KeySetting, KeyTable, Range
 from ...settings.section import Pair, PathText, Section, key, rows
 from ..settings import SIDE_PX, ObjectData, ObjectSettings
 
 
-class Data(ObjectData):
+class SegmentationDataSection(ObjectData):
     BASE_SHORTEST_SIDE: int | None = key(
         None, "training: an image whose scale is 1 has a shorter side of so many pixels; None: its own size", SIDE_PX
     )
@@ -57,7 +57,7 @@ class Data(ObjectData):
     )
 
 
-class Segmentation(Section):
+class SegmentationSection(Section):
     CLASS_WEIGHTS: list[float] | None = key(None, "of each class in the loss; None: 1", AT_LEAST_0)
     DICE_WEIGHT: float = key(0.0, "weight of the Dice loss beside the cross-entropy", AT_LEAST_0)
     LOVASZ_WEIGHT: float = key(0.0, "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0)
@@ -89,11 +89,11 @@ class Segmentation(Section):
 
 
 class SegmentationSettings(ObjectSettings):
-    DATA: Data
-    SEGMENTATION: Segmentation
+    DATA: SegmentationDataSection
+    SEGMENTATION: SegmentationSection
 
 
-def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Images are turned as their labels ask for, unless somebody says otherwise: outlines were drawn on turned ones,
     label maps were not."""
     if values.TASK in TABLES and "DATA.EXIF_ROTATE" not in settings:  # no user's task that reads all subjects' keys
@@ -123,22 +123,22 @@ def _check(given: ConfigView[SegmentationSettings]) -> list[str]:
     return []
 
 
-def _find_unused(given: ConfigView[SegmentationSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[SegmentationSettings]) -> Iterator[IgnoredKeys]:
     if given.values.SEGMENTATION.OHEM_THRESHOLD is None:
-        yield Unused(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
+        yield IgnoredKeys(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
     elif given.values.SEGMENTATION.OHEM_KEPT >= math.prod(given.values.DATA.CROP_SIZE):
         why = "a crop has no more pixels than always count: {}"
-        yield Unused(("SEGMENTATION.OHEM_THRESHOLD",), "SEGMENTATION.OHEM_KEPT", why)
+        yield IgnoredKeys(("SEGMENTATION.OHEM_THRESHOLD",), "SEGMENTATION.OHEM_KEPT", why)
     if given.values.SEGMENTATION.PROTOCOL == "whole":
-        yield Unused(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
+        yield IgnoredKeys(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
     if given.values.DATA.VAL_FRACTION is None:
-        yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
+        yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
 
 _KEYS = rows(SegmentationSettings)
 _LOSSES = ("CLASS_WEIGHTS", "DICE_WEIGHT", "LOVASZ_WEIGHT", "OHEM_THRESHOLD", "OHEM_KEPT")
 _OF_LOSSES = tuple(f"SEGMENTATION.{name}" for name in _LOSSES)
-TABLE = Table(
+TABLE = KeyTable(
     _KEYS,
     effects={
         "score": ("DATA.RESIZE", "DATA.EVAL_DIVISOR"),
@@ -146,7 +146,7 @@ TABLE = Table(
         "data": ("DATA.CLASS_LIST", "DATA.REDUCE_ZERO_LABEL", "DATA.UNLABELLED"),
     },
     training=(*_OF_LOSSES, *(row.name for row in _KEYS if row.meaning.startswith("training:"))),
-    complete=_complete,
+    resolve_defaults=_complete,
     check=_check,
-    unused=_find_unused,
+    find_ignored=_find_unused,
 )

@@ -9,32 +9,32 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...losses import cross_entropies, dice_losses, hardest, lovasz_of_rows, resized_cross_entropy, weights_of
+from ...losses import cross_entropies, dice_losses, hardest, look_up_weights, lovasz_of_rows, resized_cross_entropy
 from ...metrics.counts import packed
-from ...registry import WITH_LABEL_MAPS, contents_of
+from ...registry import MASK_LABELS, annotation_type
 from ...runtime import autocast
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.printing import one_line
 from ...runtime.transfers import read_later
-from ...tasks.dataset import Samples
-from ...tasks.figures import Colour, Figure
+from ...tasks.dataset import TransformedDataset
+from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
-from ...tasks.prediction import Entry, InputSamples, PredictionWriter, Row, TrainedMeta
+from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter, Row
 from ...tasks.sample_checks import BadSample, require_labels
-from ...tasks.task import EvaluationStep, ExportParts, Labelled, Records, Step, Term
+from ...tasks.task import EvaluationStep, ExportParts, Labeled, LossTerm, Records, StepPosition
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset
 from ..data.inputs import IMAGES, AnnotatedImages
-from ..drawing import in_cell, overlaid, palette_of, with_legend
+from ..drawing import get_palette, in_cell, overlaid, with_legend
 from ..models.segmenter import Segmenter
-from ..transforms.described import describe_input, draw_image, normalise
+from ..transforms.described import describe_input, draw_image, normalize
 from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_labels
 from .metrics import SegmentationMetrics, segmentation_figures
-from .protocols import Protocol, class_map, upsample
-from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, images_of
+from .protocols import EvaluationProtocol, class_map, upsample
+from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, split_batch
 from .settings import SegmentationSettings
 from .transforms import SegmentationEvaluationTransform, Size, evaluation_transform, training_transform
 
@@ -58,7 +58,7 @@ class ImageSegmentation(BackboneTask):
 
     config: SegmentationSettings
     batch_norm = "sync"
-    of_each_rank = {
+    rank_local_options = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "SEGMENTATION.OHEM_THRESHOLD": None,
     }
@@ -70,7 +70,7 @@ class ImageSegmentation(BackboneTask):
 
     def __init__(self, config: SegmentationSettings) -> None:
         super().__init__(config)
-        if contents_of("model", config.MODEL.NAME) not in (None, WITH_LABEL_MAPS):  # None: a user's own
+        if annotation_type("model", config.MODEL.NAME) not in (None, MASK_LABELS):  # None: a user's own
             raise UserError(
                 f"MODEL.NAME {config.MODEL.NAME} is not a model that labels pixels: take segformer_b0, for example, or "
                 f"another that '{program('inspect')} --list' names below TASK {config.TASK}"
@@ -103,13 +103,17 @@ class ImageSegmentation(BackboneTask):
             samples.protocol = self.protocol_line()
         return samples
 
-    def about_data(self, samples: Any) -> dict[str, Any]:
-        facts = {**super().about_data(samples), "number of classes": self.num_classes, "classes": self.class_names}
+    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+        facts = {
+            **super().dataset_signature(samples),
+            "number of classes": self.num_classes,
+            "classes": self.class_names,
+        }
         if isinstance(samples, SegmentationSamples):  # not a program's own
             facts[TURNED] = is_turned(samples.dataset)
         return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
 
-    def about_input(self) -> dict[str, Any]:
+    def preprocess_signature(self) -> dict[str, Any]:
         data = self.config.DATA
         sides = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
         names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
@@ -124,22 +128,22 @@ class ImageSegmentation(BackboneTask):
     def collate(self, samples: Sequence[SegmentationSample]) -> dict[str, Any]:
         return collate(samples)
 
-    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labelled]:
+    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labeled]:
         """A collated training batch as the model sees it, under the colours of its labels."""
         return [self._image(image, labels, samples) for image, labels in zip(batch["images"], batch["labels"])]
 
-    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labelled]:
+    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labeled]:
         """Images as they are scored, at their stored size."""
         readings = map(samples.dataset.read, indices)
         return [self._image(np.asarray(image).transpose(2, 0, 1), labels, samples) for image, labels in readings]
 
-    def _image(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labelled:
-        drawn = overlaid(image.transpose(1, 2, 0), labels, palette_of(samples.dataset, len(self.class_names)))
+    def _image(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labeled:
+        drawn = overlaid(image.transpose(1, 2, 0), labels, get_palette(samples.dataset, len(self.class_names)))
         share = np.count_nonzero(labels != IGNORED) / max(labels.size, 1)
         return in_cell(drawn), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labelled"
 
-    def image_legend(self) -> list[tuple[str, Colour]]:
-        return self.legend_of([tuple(colour) for colour in palette_of(self, len(self.class_names)).tolist()])
+    def image_legend(self) -> list[tuple[str, Color]]:
+        return self.build_legend([tuple(color) for color in get_palette(self, len(self.class_names)).tolist()])
 
     # ---- model -------------------------------------------------------------------------------------------------
 
@@ -160,17 +164,19 @@ class ImageSegmentation(BackboneTask):
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         of_images = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
         pixels = of_images[:, :IGNORED].sum(axis=0)  # (classes,)
-        labelled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
+        labeled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
         present = np.count_nonzero(of_images[:, :IGNORED])
-        numbers = {**dict.fromkeys(_OF_PIXELS, labelled), **dict.fromkeys(_OF_CLASSES, present)}
+        numbers = {**dict.fromkeys(_OF_PIXELS, labeled), **dict.fromkeys(_OF_CLASSES, present)}
         return {name: numbers[name] for name in self.count_names}
 
     def expected_losses(self) -> dict[str, float]:
         return {"loss": math.log(self.num_classes)}
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
         labels = batch["labels"].astype("int64")  # (N, H, W)
-        outputs = model(self.normaliser(batch["images"]))
+        outputs = model(self.normalizer(batch["images"]))
         main, *auxiliary = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         with autocast.off():
             keys, logits = self.config.SEGMENTATION, main.astype("float32")
@@ -179,23 +185,25 @@ class ImageSegmentation(BackboneTask):
             terms = {"loss": self._cross_entropy(logits, labels, keys.OHEM_THRESHOLD)}
             rows = logits.flatten(2), labels.flatten(1), IGNORED  # (N, classes, pixels), (N, pixels)
             if keys.DICE_WEIGHT:
-                terms["dice"] = Term(*dice_losses(*rows), keys.DICE_WEIGHT)
+                terms["dice"] = LossTerm(*dice_losses(*rows), keys.DICE_WEIGHT)
             if keys.LOVASZ_WEIGHT:
-                terms["lovasz"] = Term(*lovasz_of_rows(*rows), keys.LOVASZ_WEIGHT)
+                terms["lovasz"] = LossTerm(*lovasz_of_rows(*rows), keys.LOVASZ_WEIGHT)
             for other in auxiliary:
                 term = self._cross_entropy(other.astype("float32"), labels)
                 terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
         return terms
 
-    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, threshold: float | None = None) -> Term:
+    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, threshold: float | None = None) -> LossTerm:
         keys = self.config.SEGMENTATION
         weights = None if keys.CLASS_WEIGHTS is None else tuple(keys.CLASS_WEIGHTS)
-        counted = (labels != IGNORED).astype("float32") if weights is None else weights_of(labels, IGNORED, weights)
+        counted = (
+            (labels != IGNORED).astype("float32") if weights is None else look_up_weights(labels, IGNORED, weights)
+        )
         if threshold is None:
-            return Term(resized_cross_entropy(logits, labels, IGNORED, weights), counted.sum())
+            return LossTerm(resized_cross_entropy(logits, labels, IGNORED, weights), counted.sum())
         losses = cross_entropies(logits, labels, IGNORED, axis=1)
         counted = counted * hardest(losses, labels, IGNORED, threshold, keys.OHEM_KEPT)
-        return Term((losses * counted).sum(), counted.sum())
+        return LossTerm((losses * counted).sum(), counted.sum())
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
@@ -206,12 +214,12 @@ class ImageSegmentation(BackboneTask):
         return height, width
 
     @property
-    def protocol(self) -> Protocol:
+    def protocol(self) -> EvaluationProtocol:
         """Return what SEGMENTATION says of evaluations."""
         keys, crop = self.config.SEGMENTATION, self.crop
         stride = tuple(keys.STRIDE or (max(1, 2 * side // 3) for side in crop))
         more = tuple(keys.SCALES), keys.FLIP, keys.LOGITS_BY == "stored", self.config.DATA.EVAL_DIVISOR
-        return Protocol(crop if keys.PROTOCOL == "slide" else None, stride, *more)
+        return EvaluationProtocol(crop if keys.PROTOCOL == "slide" else None, stride, *more)
 
     def protocol_line(self) -> str:
         """Say what a score depends on besides the weights and the data."""
@@ -230,10 +238,10 @@ class ImageSegmentation(BackboneTask):
         an image is looked at."""
 
         def network(pixels: paddle.Tensor) -> paddle.Tensor:
-            return model(self.normaliser(pixels))
+            return model(self.normalizer(pixels))
 
         protocol, before = self.protocol, None
-        for image in images_of(batch):
+        for image in split_batch(batch):
             found = class_map(network, image.image, image.original_size, protocol)
             later = read_later(found, image.labels)
             if before is not None:
@@ -268,13 +276,13 @@ class ImageSegmentation(BackboneTask):
 
     # ---- prediction ----------------------------------------------------------------------------------------------
 
-    def set_up_from(self, learned: TrainedMeta) -> None:
-        super().set_up_from(learned)
-        colours = learned.data.get("palette")
-        if isinstance(colours, str):
-            self.palette = np.frombuffer(bytes.fromhex(colours), np.uint8).reshape(-1, 3)
+    def load_meta(self, learned: CheckpointMeta) -> None:
+        super().load_meta(learned)
+        colors = learned.data.get("palette")
+        if isinstance(colors, str):
+            self.palette = np.frombuffer(bytes.fromhex(colors), np.uint8).reshape(-1, 3)
 
-    def name_classes(self, number: int, learned: TrainedMeta) -> None:
+    def name_classes(self, number: int, learned: CheckpointMeta) -> None:
         """Take the names from the weights; those that say nothing know the classes of their recipe's published data."""
         if not learned.class_names:
             published = published_classes(self.config.DATA.DATASET.removesuffix("_segmentation"), None, 0)
@@ -297,8 +305,8 @@ class ImageSegmentation(BackboneTask):
         shares = (counts[: len(self.class_names)] / prediction.size).round(6).tolist()
         return [{f"share {name}": share for name, share in zip(self.class_names, shares)}]
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
-        return MaskWriter(folder, samples, self.class_names, palette_of(self, len(self.class_names)))
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
+        return MaskWriter(folder, samples, self.class_names, get_palette(self, len(self.class_names)))
 
     # ---- export --------------------------------------------------------------------------------------------------
 
@@ -311,7 +319,7 @@ class ImageSegmentation(BackboneTask):
             "evaluated": self.protocol_line(),
         }
         image = draw_image(*size)
-        example = {"picture": image, "input": normalise(image, data)}
+        example = {"picture": image, "input": normalize(image, data)}
         shape = (self.num_classes, None, None)
         return ExportParts(3, about, size, example=example, output_names=("logits",), output_shape=shape)
 
@@ -340,7 +348,9 @@ class MaskWriter(PredictionWriter):
 
     writes_evaluations = True
 
-    def __init__(self, folder: Path, samples: Samples, class_names: Sequence[str], palette: np.ndarray) -> None:
+    def __init__(
+        self, folder: Path, samples: TransformedDataset, class_names: Sequence[str], palette: np.ndarray
+    ) -> None:
         self.folder, self.samples, self.class_names, self.palette = folder, samples, list(class_names), palette
         self._images = AnnotatedImages(folder, samples)
 
@@ -359,7 +369,7 @@ class MaskWriter(PredictionWriter):
         entries = [(self.class_names[number], tuple(self.palette[number].tolist())) for number in found]
         return with_legend(overlaid(np.asarray(image), prediction, self.palette), entries)
 
-    def finish(self, entries: Iterable[Entry]) -> list[str]:
+    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         if not any(True for _ in entries):
             return []
         with atomic_file(self.folder / CLASSES) as file:

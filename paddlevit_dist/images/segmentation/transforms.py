@@ -16,7 +16,7 @@ from ...registry import resolve
 from ...tasks.sample_checks import BadSample
 from ..transforms.resizing import PILLOW, Size, fitted_scale, nearest, resize_image, scaled_size
 from .data.segmentation_dataset import IGNORED
-from .settings import Data
+from .settings import SegmentationDataSection
 
 _CROPS = 10  # drawn in search of one with several classes
 
@@ -88,7 +88,7 @@ class SegmentationTrainingTransform:
         if generator.random() < self.flip_probability:
             pixels, labels = pixels[:, ::-1], labels[:, ::-1]
         if self.is_photometric:
-            pixels = with_other_colours(pixels, generator)
+            pixels = with_other_colors(pixels, generator)
         image = np.empty((3, *self.crop), np.uint8)
         image[:] = np.array(self.padding, np.uint8)[:, None, None]
         image[:, :height, :width] = pixels.transpose(2, 0, 1)
@@ -120,7 +120,7 @@ def _take(labels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarr
     return labels.take(rows, axis=0).take(columns, axis=1)
 
 
-def training_transform(data: Data) -> SegmentationTrainingTransform:
+def training_transform(data: SegmentationDataSection) -> SegmentationTrainingTransform:
     """Make what the keys below DATA describe.
 
     Raises:
@@ -142,7 +142,7 @@ def training_transform(data: Data) -> SegmentationTrainingTransform:
     )
 
 
-def evaluation_transform(data: Data) -> SegmentationEvaluationTransform:
+def evaluation_transform(data: SegmentationDataSection) -> SegmentationEvaluationTransform:
     """Make what the keys below DATA describe."""
     return SegmentationEvaluationTransform(
         data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_DIVISOR, data.RESIZE
@@ -181,7 +181,7 @@ _FACTORS = (0.5, 1.5)  # of contrast and saturation
 _HUE = 18 / 180  # of a whole turn
 
 
-def with_other_colours(pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def with_other_colors(pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Pixels uint8 (height, width, 3) with brightness, contrast, saturation and hue changed, each with probability 1/2;
     contrast comes after brightness or at the end.
 
@@ -196,13 +196,13 @@ def with_other_colours(pixels: np.ndarray, generator: np.random.Generator) -> np
     saturation = generator.uniform(*_FACTORS) if generator.random() < 0.5 else None
     turn = generator.uniform(-_HUE, _HUE) if generator.random() < 0.5 else None
     if saturation is not None or turn is not None:
-        hue, colour, value = Image.fromarray(np.ascontiguousarray(pixels)).convert("HSV").split()
+        hue, color, value = Image.fromarray(np.ascontiguousarray(pixels)).convert("HSV").split()
         levels = np.arange(256)
         if turn is not None:
             hue = hue.point(((levels + round(256 * turn)) % 256).tolist())
         if saturation is not None:
-            colour = colour.point(np.clip(np.rint(levels * saturation), 0, 255).astype(int).tolist())
-        pixels = np.asarray(Image.merge("HSV", (hue, colour, value)).convert("RGB"))
+            color = color.point(np.clip(np.rint(levels * saturation), 0, 255).astype(int).tolist())
+        pixels = np.asarray(Image.merge("HSV", (hue, color, value)).convert("RGB"))
     if not is_early and generator.random() < 0.5:
         pixels = _levels(pixels, generator.uniform(*_FACTORS), 0.0)
     return pixels

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..data.parts import Box, Undecoded
+from ..data.parts import Box, UndecodedImage
 from .policies import Augmentation
 
 Transform = Callable[[Image.Image, np.random.Generator], np.ndarray]
@@ -75,10 +75,10 @@ class TrainingTransform:
     channels: int = 3
     augment: Augmentation | None = None
 
-    def __call__(self, image: Image.Image | Undecoded, generator: np.random.Generator) -> np.ndarray:
+    def __call__(self, image: Image.Image | UndecodedImage, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
         box = self.draw_box(image.size, generator)
-        if isinstance(image, Undecoded):
+        if isinstance(image, UndecodedImage):
             image, box = image.around(box)
         return self.finish(self.cut(image, box), generator)
 
@@ -105,7 +105,7 @@ class TrainingTransform:
         """``image`` after ``augment``, which may add colour: gray in a colour dataset becomes RGB first."""
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
-        return self.augment(in_colour(image, self.channels), generator)
+        return self.augment(in_color(image, self.channels), generator)
 
     def prepare(self) -> None:
         """Prepare a process once, before those that load samples are forked from it: nothing here."""
@@ -162,7 +162,7 @@ class GlyphTransform:
         if self.train:
             inverse = self.draw_inverse_map(image.size, generator)
             image = image.transform(target, Image.Transform.AFFINE, inverse, Image.Resampling.BICUBIC)
-            image = image if self.augment is None else self.augment(in_colour(image, self.channels), generator)
+            image = image if self.augment is None else self.augment(in_color(image, self.channels), generator)
         else:
             image = image.resize(target, Image.Resampling.BICUBIC)
         return to_array(image, self.channels)
@@ -182,8 +182,8 @@ class GlyphTransform:
         rotation = np.array([[cos, -sin], [sin, cos]])
         forward = scale * rotation @ np.array([[1.0, shear], [0.0, 1.0]]) @ np.diag(self.image_size / np.array(size))
         inverse = np.linalg.inv(forward)  # (2, 2)
-        centre = np.full(2, self.image_size / 2)
-        offset = np.array(size) / 2 - inverse @ (centre + shift)
+        center = np.full(2, self.image_size / 2)
+        offset = np.array(size) / 2 - inverse @ (center + shift)
         return (*inverse[0].tolist(), float(offset[0]), *inverse[1].tolist(), float(offset[1]))
 
 
@@ -204,6 +204,6 @@ def as_mode(image: Image.Image, channels: int) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)
 
 
-def in_colour(image: Image.Image, channels: int) -> Image.Image:
+def in_color(image: Image.Image, channels: int) -> Image.Image:
     """The image with as many channels as a network takes."""
     return image.convert("RGB") if channels == 3 and image.mode == "L" else image

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from ...runtime.errors import UserError
-from ..data.parts import Page
+from ..data.parts import ImagePage
 from ..data.reading import decode_image, open_image, orientation
 from .crops import TrainingTransform
 
@@ -48,7 +48,7 @@ class FastReader:
     dataset: Any
     channels: int
 
-    def __call__(self, index: int) -> tuple[Image.Image | np.ndarray | Page, int]:
+    def __call__(self, index: int) -> tuple[Image.Image | np.ndarray | ImagePage, int]:
         """``(image, label)``; pixels (height, width[, 3]) uint8, a page that needs no decoding, or a Pillow image if
         OpenCV cannot handle the file.
 
@@ -56,7 +56,7 @@ class FastReader:
             UnreadableImage: as in the exact path.
         """
         label = int(self.dataset.labels[index])
-        page = Page.of(self.dataset, index)
+        page = ImagePage.of(self.dataset, index)
         if page is not None and page.channels <= self.channels:
             return page, label
         encoded, path, reading = self.dataset.encoded(index), self.dataset.describe(index), self.dataset.reading
@@ -89,9 +89,9 @@ class FastTransform:
 
     exact: TrainingTransform
 
-    def __call__(self, image: Image.Image | np.ndarray | Page, generator: np.random.Generator) -> np.ndarray:
+    def __call__(self, image: Image.Image | np.ndarray | ImagePage, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
-        if isinstance(image, Page):
+        if isinstance(image, ImagePage):
             image, box = image.around(self.exact.draw_box(image.size, generator))
             image = image if image.shape[2] == 3 else image[:, :, 0]
         elif isinstance(image, np.ndarray):

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..settings import Data
+    from ..settings import ImageDataSection
 
 
-def describe_input(data: "Data", turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
+def describe_input(data: "ImageDataSection", turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
     """Return what ``ExportParts.about`` says of the input of a network that takes normalised RGB images.
 
     Args:
@@ -34,7 +34,7 @@ def draw_image(height: int, width: int) -> np.ndarray:
     return np.stack(planes, axis=-1).astype(np.uint8)
 
 
-def normalise(pixels: np.ndarray, data: "Data") -> np.ndarray:
+def normalize(pixels: np.ndarray, data: "ImageDataSection") -> np.ndarray:
     """The input that pixels (height, width, 3), levels 0 to 255, become: float32 (1, 3, height, width)."""
-    centre, spread = (np.asarray(values, np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
-    return ((pixels.astype(np.float32) / 255 - centre) / spread).transpose(2, 0, 1)[None].astype(np.float32)
+    center, spread = (np.asarray(values, np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
+    return ((pixels.astype(np.float32) / 255 - center) / spread).transpose(2, 0, 1)[None].astype(np.float32)

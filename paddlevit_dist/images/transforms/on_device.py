@@ -19,10 +19,10 @@ from ...runtime import autocast
 from ...runtime.transfers import constant, to_device
 
 if TYPE_CHECKING:
-    from ..classification.settings import Train
+    from ..classification.settings import ClassificationTrainSection
 
 
-class Normaliser:
+class PixelNormalizer:
     """uint8 pixels (batch, channels, height, width) -> float32 of the same shape.
 
     Args:
@@ -72,7 +72,7 @@ def replace(images: paddle.Tensor, masks: paddle.Tensor, by: paddle.Tensor) -> p
 
 _ATTEMPTS = 10
 
-ROWS, BOXES, COLOURS = "erase_rows", "erase_boxes", "erase_colours"  # keys of a batch
+ROWS, BOXES, COLORS = "erase_rows", "erase_boxes", "erase_colours"  # keys of a batch
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class RandomErasing:
                 boxes[position] = self._draw_box(height, width, count, generator) or (0, 0, 0, 0)
         if self.mode != "rand":
             return {BOXES: boxes}
-        return {BOXES: boxes, COLOURS: generator.standard_normal((self.max_count, channels), dtype=np.float32)}
+        return {BOXES: boxes, COLORS: generator.standard_normal((self.max_count, channels), dtype=np.float32)}
 
     def collate(self, drawn: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Batch entries: the draws of the images with erased boxes, and in ROWS, int64, the indices of these images.
@@ -146,13 +146,13 @@ class RandomErasing:
         values = paddle.randn(erased.shape) if self.mode == "pixel" else paddle.zeros([1, 1, 1, 1])
         for position in range(self.max_count):
             if self.mode == "rand":
-                values = batch[COLOURS][:, position].unsqueeze([2, 3])  # (erased, channels, 1, 1)
+                values = batch[COLORS][:, position].unsqueeze([2, 3])  # (erased, channels, 1, 1)
             erased = replace(erased, box_masks(boxes[:, position], *images.shape[-2:]), values)
         return paddle.scatter(images, rows, erased)
 
 
 @dataclass(frozen=True)
-class Mix:
+class MixParameters:
     """How each image is mixed with its partner; one row for all images, or one for each.
 
     Attributes:
@@ -194,7 +194,7 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class Mixing:
+class BatchMixing:
     """Mixup (H. Zhang et al., arXiv 1710.09412, section 2) and cutmix (S. Yun et al., arXiv 1905.04899, section 3.1).
 
     Image ``i`` of ``n`` is mixed with ``n - 1 - i``; the middle one of an odd batch with itself.
@@ -215,7 +215,7 @@ class Mixing:
     switch_probability: float = 0.5
     mode: str = "batch"
 
-    def draw(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Mix | None:
+    def draw(self, generator: np.random.Generator, shape: tuple[int, ...]) -> MixParameters | None:
         """The mix of a batch of ``shape`` (batch, channels, height, width); None if it stays as it is."""
         batch, (height, width) = shape[0], shape[-2:]
         rows = {"batch": 1, "pair": batch // 2, "elem": batch}[self.mode]
@@ -228,7 +228,7 @@ class Mixing:
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         # A box is cut off at the border, so the share follows from its pixels and not the other way round.
         share = np.where(is_cutmix, 1.0 - areas / (height * width), np.where(mixed, share, 1.0))
-        mix = Mix(share, np.where(is_cutmix, 1.0, share), boxes)
+        mix = MixParameters(share, np.where(is_cutmix, 1.0, share), boxes)
         if self.mode == "pair":
             mix = _mirror(mix, batch)
         return mix if (mix.share < 1.0).any() else None
@@ -249,25 +249,25 @@ class Mixing:
             start = generator.integers(0, sides - lengths + 1)  # (rows, 2)
             return np.concatenate([start, start + lengths], axis=1)
         lengths = (np.sqrt(1.0 - share)[:, None] * sides).astype(int)  # (rows, 2)
-        centre = generator.integers(0, sides, size=(rows, 2))
-        start, end = centre - lengths // 2, centre + (lengths + 1) // 2
+        center = generator.integers(0, sides, size=(rows, 2))
+        start, end = center - lengths // 2, center + (lengths + 1) // 2
         return np.concatenate([np.clip(start, 0, sides), np.clip(end, 0, sides)], axis=1)
 
 
-def _mirror(mix: Mix, batch: int) -> Mix:
+def _mirror(mix: MixParameters, batch: int) -> MixParameters:
     """Rows of the first half of a batch, given to their partners in the second; an image in the middle is alone."""
     alone = batch % 2
     share, weight = (np.concatenate([rows, np.ones(alone), rows[::-1]]) for rows in (mix.share, mix.weight))
     nothing = np.zeros((alone, 4), dtype=mix.boxes.dtype)
-    return Mix(share, weight, np.concatenate([mix.boxes, nothing, mix.boxes[::-1]]))
+    return MixParameters(share, weight, np.concatenate([mix.boxes, nothing, mix.boxes[::-1]]))
 
 
-def build_mixing(train: "Train") -> Mixing | None:
+def build_mixing(train: "ClassificationTrainSection") -> BatchMixing | None:
     """The mixing that the keys of TRAIN describe; None if it is off."""
     minmax = None if train.CUTMIX_MINMAX is None else tuple(train.CUTMIX_MINMAX)
     if not train.MIXUP_PROB or not (train.MIXUP_ALPHA or train.CUTMIX_ALPHA or minmax):
         return None
-    return Mixing(
+    return BatchMixing(
         train.MIXUP_ALPHA, train.CUTMIX_ALPHA, minmax, train.MIXUP_PROB, train.MIXUP_SWITCH_PROB, train.MIXUP_MODE
     )
 

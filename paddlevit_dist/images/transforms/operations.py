@@ -21,7 +21,7 @@ _SHEAR, _ROTATION_DEGREES, _SHIFT, _ENHANCEMENT = 0.3, 30.0, 0.45, 0.9
 _SMALLEST_ENHANCEMENT = 0.1
 
 
-class Operation(NamedTuple):
+class PolicyOperation(NamedTuple):
     """An operation of the policies.
 
     Attributes:
@@ -128,38 +128,38 @@ _brightness, _sharpness = _enhance(ImageEnhance.Brightness), _enhance(ImageEnhan
 
 # Posterize, Solarize and the enhancements exist twice and more: their older scales weaken or turn around as the
 # magnitude grows; the "Increasing" ones ("inc1" in a RandAugment string) always grow stronger.
-OPERATIONS: dict[str, Operation] = {
-    "AutoContrast": Operation(_none, lambda image, _, fill: ImageOps.autocontrast(image)),
-    "Equalize": Operation(_none, lambda image, _, fill: ImageOps.equalize(image)),
-    "Invert": Operation(_none, lambda image, _, fill: ImageOps.invert(image)),
-    "Rotate": Operation(
+OPERATIONS: dict[str, PolicyOperation] = {
+    "AutoContrast": PolicyOperation(_none, lambda image, _, fill: ImageOps.autocontrast(image)),
+    "Equalize": PolicyOperation(_none, lambda image, _, fill: ImageOps.equalize(image)),
+    "Invert": PolicyOperation(_none, lambda image, _, fill: ImageOps.invert(image)),
+    "Rotate": PolicyOperation(
         _both_ways(_ROTATION_DEGREES),
         lambda image, degrees, fill: image.rotate(degrees, Image.Resampling.BICUBIC, fillcolor=fill),
     ),
-    "Posterize": Operation(lambda strength, _: int(4 * strength), _posterize),
-    "PosterizeIncreasing": Operation(_fewer_bits, _posterize),
-    "PosterizeOriginal": Operation(lambda strength, _: int(4 * strength) + 4, _posterize),
-    "Solarize": Operation(_threshold, _solarize),
-    "SolarizeIncreasing": Operation(lambda strength, generator: 256 - _threshold(strength, generator), _solarize),
-    "SolarizeAdd": Operation(lambda strength, _: min(128, int(110 * strength)), _solarize_add),
-    "Color": Operation(_enhancement, _color),
-    "ColorIncreasing": Operation(_enhancement_away, _color),
-    "Contrast": Operation(_enhancement, _contrast),
-    "ContrastIncreasing": Operation(_enhancement_away, _contrast),
-    "Brightness": Operation(_enhancement, _brightness),
-    "BrightnessIncreasing": Operation(_enhancement_away, _brightness),
-    "Sharpness": Operation(_enhancement, _sharpness),
-    "SharpnessIncreasing": Operation(_enhancement_away, _sharpness),
-    "ShearX": Operation(_both_ways(_SHEAR), lambda image, x, fill: _affine(image, (1, x, 0, 0, 1, 0), fill)),
-    "ShearY": Operation(_both_ways(_SHEAR), lambda image, y, fill: _affine(image, (1, 0, 0, y, 1, 0), fill)),
-    "TranslateXRel": Operation(
+    "Posterize": PolicyOperation(lambda strength, _: int(4 * strength), _posterize),
+    "PosterizeIncreasing": PolicyOperation(_fewer_bits, _posterize),
+    "PosterizeOriginal": PolicyOperation(lambda strength, _: int(4 * strength) + 4, _posterize),
+    "Solarize": PolicyOperation(_threshold, _solarize),
+    "SolarizeIncreasing": PolicyOperation(lambda strength, generator: 256 - _threshold(strength, generator), _solarize),
+    "SolarizeAdd": PolicyOperation(lambda strength, _: min(128, int(110 * strength)), _solarize_add),
+    "Color": PolicyOperation(_enhancement, _color),
+    "ColorIncreasing": PolicyOperation(_enhancement_away, _color),
+    "Contrast": PolicyOperation(_enhancement, _contrast),
+    "ContrastIncreasing": PolicyOperation(_enhancement_away, _contrast),
+    "Brightness": PolicyOperation(_enhancement, _brightness),
+    "BrightnessIncreasing": PolicyOperation(_enhancement_away, _brightness),
+    "Sharpness": PolicyOperation(_enhancement, _sharpness),
+    "SharpnessIncreasing": PolicyOperation(_enhancement_away, _sharpness),
+    "ShearX": PolicyOperation(_both_ways(_SHEAR), lambda image, x, fill: _affine(image, (1, x, 0, 0, 1, 0), fill)),
+    "ShearY": PolicyOperation(_both_ways(_SHEAR), lambda image, y, fill: _affine(image, (1, 0, 0, y, 1, 0), fill)),
+    "TranslateXRel": PolicyOperation(
         _both_ways(_SHIFT), lambda image, x, fill: _affine(image, (1, 0, x * image.width, 0, 1, 0), fill)
     ),
-    "TranslateYRel": Operation(
+    "TranslateYRel": PolicyOperation(
         _both_ways(_SHIFT), lambda image, y, fill: _affine(image, (1, 0, 0, 0, 1, y * image.height), fill)
     ),
-    "Desaturate": Operation(_between(0.5, 0.0), _color),  # how much colour remains
-    "GaussianBlur": Operation(_between(*BLUR_RADIUS_PX), _blur),
-    "GaussianBlurRand": Operation(_radius, _blur),
-    "Grayscale": Operation(_none, _grayscale),
+    "Desaturate": PolicyOperation(_between(0.5, 0.0), _color),  # how much colour remains
+    "GaussianBlur": PolicyOperation(_between(*BLUR_RADIUS_PX), _blur),
+    "GaussianBlurRand": PolicyOperation(_radius, _blur),
+    "Grayscale": PolicyOperation(_none, _grayscale),
 }

@@ -18,7 +18,7 @@ from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THR
 from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
 
 if TYPE_CHECKING:
-    from ..classification.settings import Train
+    from ..classification.settings import ClassificationTrainSection
 
 Augmentation = Callable[[AnyImage, np.random.Generator], AnyImage]
 
@@ -26,7 +26,7 @@ THREE_AUGMENT = "3a"  # the policy that colour jitter goes with
 
 
 @dataclass(frozen=True)
-class Spread:
+class MagnitudeSpread:
     """How the magnitude of an operation is drawn: normally around its mean, or uniformly from 0 to it if
     ``deviation`` is infinite; kept between 0 and ``largest``."""
 
@@ -57,7 +57,7 @@ class RandAugment:
     names: tuple[str, ...]
     layers: int = 2
     magnitude: float = FULL_MAGNITUDE
-    spread: Spread = Spread()
+    spread: MagnitudeSpread = MagnitudeSpread()
     probability: float = 0.5
     weights: tuple[float, ...] | None = None
     fill: Fill = 128
@@ -85,7 +85,7 @@ class AutoAugment:
     """
 
     policy: Policy
-    spread: Spread = Spread()
+    spread: MagnitudeSpread = MagnitudeSpread()
     fill: Fill = 128
 
     def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
@@ -152,7 +152,7 @@ class Solarize:
 
 
 @dataclass(frozen=True)
-class Chain:
+class TransformChain:
     """Several augmentations, one after the other."""
 
     steps: tuple[Augmentation, ...]
@@ -163,7 +163,7 @@ class Chain:
         return image
 
 
-def build_augmentation(train: "Train", mean: Sequence[float]) -> Augmentation | None:
+def build_augmentation(train: "ClassificationTrainSection", mean: Sequence[float]) -> Augmentation | None:
     """The augmentation that the keys of TRAIN describe; None if all are off.
 
     Of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER the first that is on is done, as in PaddleViT; colour jitter also
@@ -175,7 +175,7 @@ def build_augmentation(train: "Train", mean: Sequence[float]) -> Augmentation | 
     Raises:
         UserError: the value of one of these keys is not understood.
     """
-    fill = fill_of(mean)
+    fill = get_fill(mean)
     steps: list[Augmentation] = []
     if train.RAND_AUGMENT:
         text = train.RAND_AUGMENT
@@ -195,10 +195,10 @@ def build_augmentation(train: "Train", mean: Sequence[float]) -> Augmentation | 
         steps.append(Solarize(train.SOLARIZE_PROB))
     if not steps:
         return None
-    return steps[0] if len(steps) == 1 else Chain(tuple(steps))
+    return steps[0] if len(steps) == 1 else TransformChain(tuple(steps))
 
 
-def fill_of(mean: Sequence[float]) -> Fill:
+def get_fill(mean: Sequence[float]) -> Fill:
     """The mean as a pixel: one number for gray images, a colour for others."""
     pixel = tuple(min(255, round(255 * value)) for value in mean)
     return pixel[0] if len(pixel) == 1 else pixel
@@ -238,7 +238,7 @@ def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
     if weights is not None and given["n"] > len(names):
         raise complain(f"its set has only {len(names)} operations")
     deviation = math.inf if given["mstd"] > _UNIFORM_ABOVE else given["mstd"]
-    spread = Spread(deviation, given["mmax"] or FULL_MAGNITUDE)
+    spread = MagnitudeSpread(deviation, given["mmax"] or FULL_MAGNITUDE)
     return RandAugment(names, int(given["n"]), given["m"], spread, given["p"], weights, fill)
 
 
@@ -255,7 +255,7 @@ def parse_auto_augment(text: str, fill: Fill = 128) -> AutoAugment:
     deviation = 0.0
     for section in sections:
         _, deviation = _section(section, {"mstd": 0.0}, complain)
-    return AutoAugment(AUTO_AUGMENT[name], Spread(deviation), fill)
+    return AutoAugment(AUTO_AUGMENT[name], MagnitudeSpread(deviation), fill)
 
 
 def _operations(chosen_set: str | None, increasing: bool) -> tuple[tuple[str, ...], tuple[float, ...] | None]:

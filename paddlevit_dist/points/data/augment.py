@@ -15,7 +15,7 @@ import numpy as np
 from ...runtime.compiled import compiled
 from .scene import IGNORED, NORMAL, Scene
 
-GREY = 128
+GRAY = 128
 
 Step = Callable[[Any, np.random.Generator], Any]
 
@@ -28,7 +28,7 @@ def apply(steps: Sequence[Step], scene: Any, generator: np.random.Generator) -> 
 
 
 @dataclass(frozen=True)
-class Sometimes:
+class RandomApply:
     """A step applied with ``probability``."""
 
     probability: float
@@ -39,7 +39,7 @@ class Sometimes:
 
 
 @dataclass(frozen=True)
-class Distortion:
+class MatrixDistortion:
     """Part of a map: add normal noise of standard deviation ``deviation`` to each element."""
 
     deviation: float
@@ -49,7 +49,7 @@ class Distortion:
 
 
 @dataclass(frozen=True)
-class Flips:
+class RandomFlip:
     """Part of a map: negate a diagonal element with ``probability``, for x only, or for x and y independently.
 
     As in PointGroup: since the noise is added first, the result is not quite a mirror image.
@@ -67,7 +67,7 @@ class Flips:
 
 
 @dataclass(frozen=True)
-class Turn:
+class RandomRotation:
     """Part of a map: rotate about axis 0, 1 or 2 by at most ``largest`` radians, in one or both directions."""
 
     axis: int
@@ -80,7 +80,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Scale:
+class RandomScale:
     """Part of a map: scale all lengths by a factor between ``low`` and ``high``."""
 
     low: float
@@ -105,7 +105,7 @@ def rotation(axis: int, angle: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineMap:
     """Map all points by one random matrix.
 
     Args:
@@ -114,7 +114,7 @@ class Affine:
     """
 
     parts: tuple[Step, ...]
-    centred: bool = True
+    centered: bool = True
 
     def matrix(self, generator: np.random.Generator) -> np.ndarray:
         """A random matrix for ``xyz @ matrix``, float64 (3, 3)."""
@@ -123,7 +123,7 @@ class Affine:
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
         matrix = self.matrix(generator)
         scene = with_turned_normals(scene, matrix)
-        if not self.centred:
+        if not self.centered:
             return scene._replace(xyz=apply_matrix(scene.xyz.astype(np.float64), matrix).astype(np.float32))
         middle = _middle(scene.xyz)
         return scene._replace(xyz=(scene.xyz - middle) @ matrix.astype(np.float32) + middle)
@@ -142,7 +142,7 @@ def with_turned_normals(scene: Any, matrix: np.ndarray) -> Any:
 
 
 @dataclass(frozen=True)
-class ToMetres:
+class MetersConversion:
     """Coordinates in a unit of ``unit_m`` metres become metres."""
 
     unit_m: float
@@ -153,7 +153,7 @@ class ToMetres:
 
 def to_metres(unit_m: float) -> tuple[Step, ...]:
     """The step for coordinates in this unit; none where it is the metre."""
-    return () if unit_m == 1.0 else (ToMetres(unit_m),)
+    return () if unit_m == 1.0 else (MetersConversion(unit_m),)
 
 
 def apply_matrix(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
@@ -164,7 +164,7 @@ def apply_matrix(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Elastic:
+class ElasticDistortion:
     """Elastic distortion in several passes, usually a fine one and then a coarse one.
 
     Args:
@@ -173,12 +173,12 @@ class Elastic:
     """
 
     passes: tuple[tuple[float, float], ...]
-    centred: bool = True
+    centered: bool = True
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
         if not len(scene.xyz):
             return scene
-        middle = _middle(scene.xyz) if self.centred else np.zeros(3, np.float32)
+        middle = _middle(scene.xyz) if self.centered else np.zeros(3, np.float32)
         xyz = scene.xyz - middle
         for granularity, magnitude in self.passes:
             xyz = elastic_distortion(xyz, granularity, magnitude, generator)
@@ -186,7 +186,7 @@ class Elastic:
 
 
 @dataclass(frozen=True)
-class Jitter:
+class PointJitter:
     """Jitter every point with normal noise, at most three standard deviations along each axis."""
 
     deviation_m: float
@@ -197,7 +197,7 @@ class Jitter:
 
 
 @dataclass(frozen=True)
-class Dropout:
+class PointDropout:
     """Drop a fraction of the points; never all of them."""
 
     share: float
@@ -208,7 +208,7 @@ class Dropout:
 
 
 @dataclass(frozen=True)
-class ColorJitter:
+class PointColorJitter:
     """Add noise to each point's colours, and one shift to all of them.
 
     Args:
@@ -253,11 +253,11 @@ class ColorDrop:
     """Remove all colour: every point becomes grey."""
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
-        return scene._replace(rgb=np.full_like(scene.rgb, GREY))
+        return scene._replace(rgb=np.full_like(scene.rgb, GRAY))
 
 
 @dataclass(frozen=True)
-class Mix:
+class Mix3D:
     """Overlay another scene on this one with ``probability``.
 
     Args:
@@ -299,7 +299,7 @@ def mix(scene: Scene, other: Scene) -> Scene:
 
 
 @dataclass(frozen=True)
-class Crop:
+class PointCrop:
     """The points around a random labelled point (around any, if none has a label), in their original order.
 
     Args:
@@ -313,15 +313,15 @@ class Crop:
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
         if not len(scene.xyz):
             return scene
-        labelled = np.flatnonzero(scene.semantic != IGNORED)
-        chosen = int(generator.integers(len(labelled) or len(scene.xyz)))
-        centre = scene.xyz[labelled[chosen] if len(labelled) else chosen]
+        labeled = np.flatnonzero(scene.semantic != IGNORED)
+        chosen = int(generator.integers(len(labeled) or len(scene.xyz)))
+        center = scene.xyz[labeled[chosen] if len(labeled) else chosen]
         axes = range(3 if self.shape == "sphere" else 2)
-        near = np.flatnonzero(np.abs(scene.xyz[:, 0] - centre[0]) <= self.size_m / 2)
+        near = np.flatnonzero(np.abs(scene.xyz[:, 0] - center[0]) <= self.size_m / 2)
         for axis in axes[1:]:  # of ever fewer points
-            near = near[np.abs(scene.xyz[near, axis] - centre[axis]) <= self.size_m / 2]
+            near = near[np.abs(scene.xyz[near, axis] - center[axis]) <= self.size_m / 2]
         if self.shape == "sphere":
-            near = near[((scene.xyz[near] - centre) ** 2).sum(axis=1) <= (self.size_m / 2) ** 2]
+            near = near[((scene.xyz[near] - center) ** 2).sum(axis=1) <= (self.size_m / 2) ** 2]
         return select(scene, near)
 
 
@@ -335,8 +335,8 @@ class CropToBudget:
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
         if len(scene.xyz) <= self.max_points:
             return scene
-        centre = scene.xyz[int(generator.integers(len(scene.xyz))), :2]
-        distance = ((scene.xyz[:, :2] - centre) ** 2).sum(axis=1)
+        center = scene.xyz[int(generator.integers(len(scene.xyz))), :2]
+        distance = ((scene.xyz[:, :2] - center) ** 2).sum(axis=1)
         nearest = np.argpartition(distance, self.max_points - 1)[: self.max_points]
         nearest.sort()
         return select(scene, nearest)

@@ -9,11 +9,11 @@ import numpy as np
 from ...runtime.errors import UserError
 from .scene import Scene, channel_width
 
-COLOURS = "rgb"
-_OF_ALL_SCENES = {COLOURS: 3, "xyz": 3, "height": 1, "ones": 1}
+COLORS = "rgb"
+_OF_ALL_SCENES = {COLORS: 3, "xyz": 3, "height": 1, "ones": 1}
 
 
-def channels_of(names: Sequence[str]) -> tuple[str, ...]:
+def build_channels(names: Sequence[str]) -> tuple[str, ...]:
     """The channels of a scene that these features show."""
     return tuple(_split_divisor(name)[0] for name in names if name not in _OF_ALL_SCENES)
 
@@ -32,7 +32,7 @@ def require_channels(names: Sequence[str], channels: Sequence[str], whose: str) 
     Raises:
         UserError: one is not; lists what there is.
     """
-    absent = [name for name in channels_of(names) if name not in channels]
+    absent = [name for name in build_channels(names) if name not in channels]
     if absent:
         there = f"{', '.join(channels)}, and as all scenes" if channels else "no channels, only"
         raise UserError(
@@ -53,7 +53,7 @@ def point_features(
     """
     columns = []
     for name in names:
-        if name == COLOURS:
+        if name == COLORS:
             shown = scene.rgb[points].astype(np.float32, copy=False)
             if color_range is not None:
                 low, high = color_range

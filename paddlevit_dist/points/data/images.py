@@ -8,9 +8,9 @@ import numpy as np
 from PIL import Image
 
 from ...runtime.files import atomic_file
-from ...runtime.lettering import LINE_PX, legend, letters
-from ...tasks.figures import Colour, class_colours
-from .scannet_classes import CLASS_NAMES, COLOURS
+from ...runtime.text_rendering import LINE_PX, legend, render_text
+from ...tasks.figures import Color, class_colors
+from .scannet_classes import CLASS_NAMES, COLORS
 
 UNLABELLED = (205, 205, 205)  # colour of points without a class or instance
 WIDTH_PX = 720
@@ -20,14 +20,14 @@ _TALLEST = 4  # height over width: anything taller is drawn smaller
 _TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
 
 
-def palette_of(class_names: Sequence[str]) -> np.ndarray:
+def get_palette(class_names: Sequence[str]) -> np.ndarray:
     """uint8 (classes, 3): ScanNet's own colours for its twenty classes, else ``class_colours``."""
     if tuple(class_names) == CLASS_NAMES:
-        return np.array(COLOURS, np.uint8)
-    return class_colours(len(class_names))
+        return np.array(COLORS, np.uint8)
+    return class_colors(len(class_names))
 
 
-def colour(labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
+def color(labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
     """uint8 (P, 3): the palette's colour of each label (P,), ``UNLABELLED`` where it is negative."""
     return np.concatenate([palette, [UNLABELLED]]).astype(np.uint8)[np.where(labels < 0, len(palette), labels)]
 
@@ -38,16 +38,16 @@ def draw_classes(
     """Image by ``draw`` of points (P, 3) in the colours of their classes (P,), negative for none. Points of walls,
     floors and ceilings are behind all others."""
     room = [number for number, name in enumerate(class_names) if name.lower() in _ROOM]
-    return draw(xyz, colour(classes, palette_of(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
+    return draw(xyz, color(classes, get_palette(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
 
 
-def legend_of(classes: np.ndarray, class_names: Sequence[str]) -> list[tuple[str, Colour]]:
+def build_legend(classes: np.ndarray, class_names: Sequence[str]) -> list[tuple[str, Color]]:
     """Name and colour of each class that occurs among labels of any shape, in the order of their numbers."""
-    palette = palette_of(class_names)
+    palette = get_palette(class_names)
     return [(class_names[number], tuple(palette[number].tolist())) for number in np.unique(classes[classes >= 0])]
 
 
-def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
+def draw(xyz: np.ndarray, colors: np.ndarray, is_thing: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
     """An image of points viewed obliquely from above, uint8 (height, width_px, 3), on white.
 
     Things are drawn over everything else, so that no wall hides them; nearer ones over farther ones.
@@ -70,7 +70,7 @@ def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: i
     image = np.full((height + 2, width_px + 2, 3), 255, np.uint8)
     for down in range(3):  # a point is three pixels wide
         for right in range(3):
-            image[np.minimum(row[order] + down, height + 1), column[order] + right] = colours[order]
+            image[np.minimum(row[order] + down, height + 1), column[order] + right] = colors[order]
     return image[:height, :width_px]
 
 
@@ -85,7 +85,7 @@ def in_cell(drawn: np.ndarray) -> np.ndarray:
 _TITLE_PX, _GAP_PX = 26, 12
 
 
-def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, Colour]]) -> np.ndarray:
+def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, Color]]) -> np.ndarray:
     """One image, uint8 (height, width, 3), on white.
 
     Args:
@@ -98,7 +98,7 @@ def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, 
     canvas = Image.new("RGB", (width + names.width, _TITLE_PX + height), "white")
     left = 0
     for title, image in views:
-        canvas.paste("black", (left + 4, 4), letters(title))
+        canvas.paste("black", (left + 4, 4), render_text(title))
         canvas.paste(Image.fromarray(image), (left, _TITLE_PX))
         left += image.shape[1] + _GAP_PX
     canvas.paste(names, (left, _TITLE_PX))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, content_of
+from ...runtime.files import atomic_file, read_content
 
 _TYPES = {
     "char": "i1",
@@ -52,7 +52,7 @@ class DamagedPlyError(Exception):
 
 
 @contextmanager
-def told_if_damaged(path: str | Path, kind: str) -> Iterator[None]:
+def ply_errors_as_user_errors(path: str | Path, kind: str) -> Iterator[None]:
     """``DamagedPlyError`` becomes a UserError with the file and its kind."""
     try:
         yield
@@ -60,7 +60,7 @@ def told_if_damaged(path: str | Path, kind: str) -> Iterator[None]:
         raise UserError(f"{path} is not a complete {kind} file: {error}; copy or export it again") from error
 
 
-class Property(NamedTuple):
+class PlyProperty(NamedTuple):
     """One value of an element, or a list of values if ``count_type`` is given."""
 
     name: str
@@ -73,7 +73,7 @@ class PlyElement(NamedTuple):
 
     name: str
     count: int
-    properties: list[Property]
+    properties: list[PlyProperty]
 
 
 def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
@@ -84,8 +84,8 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
     Raises:
         UserError: the file cannot be read, is damaged, or has no vertices.
     """
-    content = content_of(path)
-    with told_if_damaged(path, "PLY"):
+    content = read_content(path)
+    with ply_errors_as_user_errors(path, "PLY"):
         order, elements, position = _read_header(content)
         for element in elements:
             if element.name == "vertex":
@@ -117,10 +117,10 @@ def write_points(path: Path, columns: dict[str, np.ndarray], comments: Sequence[
         out.write(table.tobytes())
 
 
-def write_coloured_ply(
+def write_colored_ply(
     path: Path,
     xyz: np.ndarray,
-    colours: np.ndarray,
+    colors: np.ndarray,
     labels: np.ndarray,
     offset: Sequence[float] = (0.0, 0.0, 0.0),
     classes: np.ndarray | None = None,
@@ -136,7 +136,7 @@ def write_coloured_ply(
     """
     moved = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
     columns = dict(zip("xyz", moved.T))
-    columns.update(zip(("red", "green", "blue"), colours.T))
+    columns.update(zip(("red", "green", "blue"), colors.T))
     named = {"label": labels} if classes is None else {"label": labels, "class": classes}
     write_points(path, {**columns, **{name: values.astype(np.int16) for name, values in named.items()}})
 
@@ -175,10 +175,10 @@ def _read_header(content: bytes) -> tuple[str, list[PlyElement], int]:
     raise DamagedPlyError("its header has no end")
 
 
-def _property(words: list[str]) -> Property:
+def _property(words: list[str]) -> PlyProperty:
     if words[0] == "list":
-        return Property(words[3], _TYPES[words[2]], _TYPES[words[1]])
-    return Property(words[1], _TYPES[words[0]], None)
+        return PlyProperty(words[3], _TYPES[words[2]], _TYPES[words[1]])
+    return PlyProperty(words[1], _TYPES[words[0]], None)
 
 
 def _read_binary(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:

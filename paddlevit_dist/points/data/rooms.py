@@ -31,7 +31,7 @@ Range = tuple[float, float]
 Boxes = tuple[tuple[float, ...], ...]  # low and high of width, depth and height, each as a fraction of the whole
 
 
-class Furniture(NamedTuple):
+class FurnitureSpec(NamedTuple):
     """How things of one class look.
 
     Attributes:
@@ -74,23 +74,23 @@ def _folds(count: int, first: float = 0.0, last: float = 1.0) -> Boxes:
 
 
 FURNITURE = {
-    "cabinet": Furniture(
+    "cabinet": FurnitureSpec(
         (0.6, 1.2),
         (0.4, 0.55),
         (0.6, 1.8),
         _boxes("0 1 0 0.88 0 1; 0.03 0.48 0.88 1 0.06 0.95; 0.52 0.97 0.88 1 0.06 0.95"),
     ),
-    "bed": Furniture(
+    "bed": FurnitureSpec(
         (0.95, 1.7), (1.95, 2.1), (0.85, 1.1), _boxes("0 1 0 0.04 0 1; 0 1 0.04 1 0.1 0.5; 0.1 0.9 0.06 0.24 0.5 0.63")
     ),
-    "chair": Furniture(
+    "chair": FurnitureSpec(
         (0.42, 0.52),
         (0.42, 0.52),
         (0.8, 1.02),
         (*_boxes("0 1 0 1 0.44 0.5; 0 1 0 0.12 0.58 1"), *_legs(0.44, 0.12)),
         is_free=True,
     ),
-    "sofa": Furniture(
+    "sofa": FurnitureSpec(
         (1.4, 2.2),
         (0.8, 0.95),
         (0.75, 0.92),
@@ -99,20 +99,20 @@ FURNITURE = {
             "0.51 0.9 0.28 1 0.1 0.52"
         ),
     ),
-    "table": Furniture(
+    "table": FurnitureSpec(
         (0.8, 1.5), (0.6, 0.95), (0.42, 0.78), (*_boxes("0 1 0 1 0.93 1"), *_legs(0.93, 0.08)), is_free=True
     ),
-    "door": Furniture(
+    "door": FurnitureSpec(
         (0.85, 1.0), (0.1, 0.16), (2.0, 2.12), (*_frame(0.1, 0.05, 0.0), *_boxes("0.1 0.9 0 0.2 0 0.95"))
     ),
-    "window": Furniture(
+    "window": FurnitureSpec(
         (0.9, 1.5),
         (0.12, 0.18),
         (0.95, 1.2),
         (*_frame(0.08, 0.08, 0.08), *_boxes("0.46 0.54 0 0.6 0.08 0.92; 0.08 0.92 0 0.1 0.08 0.92")),
         lowest=(0.8, 1.0),
     ),
-    "bookshelf": Furniture(
+    "bookshelf": FurnitureSpec(
         (0.7, 1.2),
         (0.26, 0.34),
         (1.2, 2.0),
@@ -122,20 +122,20 @@ FURNITURE = {
             *((x, x + 0.35, 0.08, 0.8, z, z + 0.15) for x, z in ((0.1, 0.07), (0.5, 0.31), (0.15, 0.55), (0.45, 0.79))),
         ),
     ),
-    "picture": Furniture((0.4, 1.0), (0.05, 0.08), (0.4, 0.8), _boxes("0 1 0 1 0 1"), lowest=(1.2, 1.4)),
-    "counter": Furniture(
+    "picture": FurnitureSpec((0.4, 1.0), (0.05, 0.08), (0.4, 0.8), _boxes("0 1 0 1 0 1"), lowest=(1.2, 1.4)),
+    "counter": FurnitureSpec(
         (1.3, 2.3), (0.6, 0.66), (0.86, 0.94), _boxes("0 1 0 1 0.95 1; 0 1 0 0.8 0.1 0.95; 0 1 0 0.04 1 1.12")
     ),
-    "desk": Furniture(
+    "desk": FurnitureSpec(
         (1.1, 1.6),
         (0.6, 0.75),
         (0.7, 0.77),
         _boxes("0 1 0 1 0.94 1; 0 0.03 0 1 0 0.94; 0.97 1 0 1 0 0.94; 0.6 0.97 0.1 0.95 0.1 0.94"),
     ),
-    "curtain": Furniture(
+    "curtain": FurnitureSpec(
         (1.5, 2.2), (0.1, 0.14), (1.5, 2.0), (*_folds(4, 0, 0.4), *_folds(4, 0.6, 1)), lowest=(0.1, 0.2)
     ),
-    "refrigerator": Furniture(
+    "refrigerator": FurnitureSpec(
         (0.62, 0.78),
         (0.64, 0.74),
         (1.55, 1.88),
@@ -144,16 +144,16 @@ FURNITURE = {
             "0.08 0.14 0.95 1 0.63 0.85"
         ),
     ),
-    "shower curtain": Furniture(
+    "shower curtain": FurnitureSpec(
         (0.8, 1.4), (0.06, 0.1), (1.75, 1.85), (*_folds(10, 0, 0.7), *_boxes("0 1 0.3 0.7 0.98 1")), lowest=(0.15, 0.25)
     ),
-    "toilet": Furniture(
+    "toilet": FurnitureSpec(
         (0.38, 0.44),
         (0.66, 0.74),
         (0.74, 0.84),
         _boxes("0 1 0 0.28 0.4 1; 0.2 0.8 0.1 0.85 0 0.45; 0.05 0.95 0.3 1 0.45 0.54"),
     ),
-    "sink": Furniture(
+    "sink": FurnitureSpec(
         (0.48, 0.62),
         (0.4, 0.48),
         (0.98, 1.06),
@@ -162,13 +162,13 @@ FURNITURE = {
             "0.88 1 0.15 0.85 0.72 0.82; 0.35 0.65 0.1 0.5 0 0.65; 0.46 0.54 0 0.3 0.82 1"
         ),
     ),
-    "bathtub": Furniture(
+    "bathtub": FurnitureSpec(
         (1.5, 1.7),
         (0.7, 0.8),
         (0.48, 0.6),
         _boxes("0.06 0.94 0.1 0.9 0.15 0.2; 0 1 0 0.1 0 1; 0 1 0.9 1 0 1; 0 0.06 0.1 0.9 0 1; 0.94 1 0.1 0.9 0 1"),
     ),
-    "otherfurniture": Furniture(
+    "otherfurniture": FurnitureSpec(
         (0.34, 0.48),
         (0.34, 0.48),
         (1.4, 1.75),
@@ -176,7 +176,7 @@ FURNITURE = {
         is_free=True,
     ),
 }
-_CLUTTER = Furniture((0.15, 0.4), (0.12, 0.3), (0.1, 0.35), _boxes("0 1 0 1 0 1"), is_free=True)  # has no label
+_CLUTTER = FurnitureSpec((0.15, 0.4), (0.12, 0.3), (0.1, 0.35), _boxes("0 1 0 1 0 1"), is_free=True)  # has no label
 
 # Size of the floor in x and y, metres, and what belongs into the room; what needs most space comes first.
 _ROOMS = (
@@ -234,7 +234,7 @@ def _structure(size: np.ndarray) -> list[np.ndarray]:
 
 
 def _place(
-    furniture: Furniture, size: np.ndarray, others: list[np.ndarray], generator: np.random.Generator
+    furniture: FurnitureSpec, size: np.ndarray, others: list[np.ndarray], generator: np.random.Generator
 ) -> np.ndarray | None:
     """Boxes of a thing where there is room for it, low and high corners float64 (boxes, 2, 3), or None."""
     whole = np.array([generator.uniform(*limits) for limits in furniture[:3]])
@@ -317,8 +317,8 @@ def _find_seen(
     for low, high in map(_extent, things):
         behind |= ((xyz >= low - 0.05) & (xyz <= high + 0.05)).all(axis=1)
     for _ in range(int(generator.integers(2, 6))):
-        centre = generator.uniform((0.0, 0.0, 0.0), (*size[:2], 2.0))
-        missed |= ((xyz - centre) ** 2).sum(axis=1) < generator.uniform(0.15, 0.4) ** 2
+        center = generator.uniform((0.0, 0.0, 0.0), (*size[:2], 2.0))
+        missed |= ((xyz - center) ** 2).sum(axis=1) < generator.uniform(0.15, 0.4) ** 2
     chance = generator.random((2, len(xyz)))
     return ~(behind & is_structure & (chance[0] < _HIDDEN)) & ~(missed & (chance[1] < _MISSED))
 
@@ -331,7 +331,7 @@ def _colors(owner: np.ndarray, box: np.ndarray, axis: np.ndarray, generator: np.
         box, axis: (points,), as of ``_scatter``.
     """
     draws = generator.random((int(owner[-1]) + 1, 3))
-    main = np.array([colorsys.hsv_to_rgb(hue, 0.7 * grey**2, 0.15 + 0.8 * value) for hue, grey, value in draws])
+    main = np.array([colorsys.hsv_to_rgb(hue, 0.7 * gray**2, 0.15 + 0.8 * value) for hue, gray, value in draws])
     shade = generator.uniform(0.7, 1.2, len(owner))
     light = generator.normal(size=3)
     light = 0.82 + 0.18 * np.abs(light) / np.linalg.norm(light)  # (axes,)

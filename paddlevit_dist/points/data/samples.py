@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tasks.dataset import Samples
+from ...tasks.dataset import TransformedDataset
 from ...tasks.sample_checks import BadSample, require_finite
 from .augment import Step, apply, elastic_distortion
-from .features import channels_of, require_channels
+from .features import build_channels, require_channels
 from .scene import IGNORED, Scene
 from .scenes import SceneDataset
 from .voxels import first_occurrences, sparse_collate, voxel_means
@@ -48,7 +48,7 @@ class PointSample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SceneSamples(Samples):
+class SceneSamples(TransformedDataset):
     """A dataset of scenes with all their processing, as read by a loader process.
 
     Args:
@@ -63,8 +63,8 @@ class SceneSamples(Samples):
     features: tuple[str, ...] = field(default=("rgb",), kw_only=True)
 
     @property
-    def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.labelled
+    def labeled(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.labeled
 
     @property
     def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # likewise
@@ -76,16 +76,16 @@ class SceneSamples(Samples):
         require_finite(scene)
         if len(scene.instance) and scene.instance.max() > _LARGEST_INSTANCE:
             raise BadSample(f"instance {scene.instance.max()} is out of range, expected 0 to {_LARGEST_INSTANCE}")
-        return self.sample_of(scene, generator)
+        return self.build_sample(scene, generator)
 
-    def sample_of(self, scene: Scene, generator: np.random.Generator) -> PointSample:
+    def build_sample(self, scene: Scene, generator: np.random.Generator) -> PointSample:
         """The sample of an arbitrary scene; all randomness comes from ``generator``."""
         return self.voxelized(apply(self.steps, self._with_channels(scene), generator))
 
     def _with_channels(self, scene: Scene) -> Scene:
         """``scene`` with those channels alone that are shown."""
         require_channels(self.features, tuple(scene.channels), f"the points of {scene.name}")
-        return scene._replace(channels={name: scene.channels[name] for name in channels_of(self.features)})
+        return scene._replace(channels={name: scene.channels[name] for name in build_channels(self.features)})
 
     def voxelized(self, scene: Any) -> PointSample:
         """The sample of a scene after all steps."""

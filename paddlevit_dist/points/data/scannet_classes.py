@@ -12,7 +12,7 @@ import numpy as np
 
 from .scene import IGNORED
 
-_NYU40_NUMBERS_AND_COLOURS = {
+_NYU40_NUMBERS_AND_COLORS = {
     "wall": (1, (174, 199, 232)),
     "floor": (2, (152, 223, 138)),
     "cabinet": (3, (31, 119, 180)),
@@ -34,10 +34,10 @@ _NYU40_NUMBERS_AND_COLOURS = {
     "bathtub": (36, (227, 119, 194)),
     "otherfurniture": (39, (82, 84, 163)),
 }
-CLASS_NAMES = tuple(_NYU40_NUMBERS_AND_COLOURS)
+CLASS_NAMES = tuple(_NYU40_NUMBERS_AND_COLORS)
 STUFF = ("wall", "floor")  # classes without instances
 # Of each class: its number in ScanNet's submission files, and the colour in which its scripts draw it.
-NYU40_NUMBERS, COLOURS = zip(*_NYU40_NUMBERS_AND_COLOURS.values())
+NYU40_NUMBERS, COLORS = zip(*_NYU40_NUMBERS_AND_COLORS.values())
 # The benchmark's hidden test set, which the download keeps in a folder of its own.
 TEST_FOLDER = "scans_test"
 TEST_SCENES = tuple(f"scene{number:04d}_00" for number in range(707, 807))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-CENTRED = "mean of a scene at the origin"  # possible coordinates of a dataset
+CENTERED = "mean of a scene at the origin"  # possible coordinates of a dataset
 AS_GIVEN = "as given"
 IGNORED = -100  # label of a point without a class or instance
 NORMAL = "normal"  # the channel of three columns, which turns with the points

@@ -40,7 +40,7 @@ NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
 _LENGTH = struct.Struct("<I")  # of the names of channels
 _MOST_NAMES = 1 << 14  # bytes
-_CENTRE_TOLERANCE = 0.01, 0.05  # fraction of the extent, and metres: float32 means can be off by this much
+_CENTER_TOLERANCE = 0.01, 0.05  # fraction of the extent, and metres: float32 means can be off by this much
 _WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely seen together in scenes in metres
 _HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
 _REMEDY = "delete it and prepare the data again: what is there is kept"
@@ -65,10 +65,10 @@ class SceneHeader(NamedTuple):
 
     label_bytes: int
     num_points: int
-    num_labelled: int
+    num_labeled: int
     num_instances: int
     highest_class: int
-    is_centred: bool
+    is_centered: bool
     low: tuple[float, float, float]
     high: tuple[float, float, float]
     offset: tuple[float, float, float]
@@ -106,7 +106,7 @@ class SceneHeader(NamedTuple):
         return is_tall or self.height >= _HIGH_M or (self.extent >= _WIDE_M and self.spacing >= _SPARSE_M)
 
 
-def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO_KEY) -> SceneHeader:
+def write_scene(path: Path, scene: Scene, labeled: bool = True, key: bytes = NO_KEY) -> SceneHeader:
     """Write a scene atomically.
 
     Args:
@@ -118,11 +118,11 @@ def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO
             full.
     """
     _check(path, scene)
-    header = header_of(scene, labelled, key)
+    header = load_header(scene, labeled, key)
     names = _pack_names(header.channels)
     arrays = [np.ascontiguousarray(scene.xyz, "<f4")]
     arrays += [np.ascontiguousarray(scene.channels[name], "<f4") for name in header.channels]
-    if labelled:
+    if labeled:
         arrays += [np.asarray(scene.instance, "<i2"), np.asarray(scene.semantic, f"<i{header.label_bytes}")]
     arrays.append(np.ascontiguousarray(scene.rgb, np.uint8))
     checksum = zlib.crc32(names)
@@ -136,17 +136,17 @@ def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO
     return header
 
 
-def header_of(scene: Scene, labelled: bool, key: bytes = NO_KEY) -> SceneHeader:
+def load_header(scene: Scene, labeled: bool, key: bytes = NO_KEY) -> SceneHeader:
     """The header of a scene's file, without the checksum; the scene has a point at least."""
     xyz, semantic, instance = np.asarray(scene.xyz), np.asarray(scene.semantic), np.asarray(scene.instance)
-    highest = int(semantic.max()) if labelled else -1
+    highest = int(semantic.max()) if labeled else -1
     return SceneHeader(
-        0 if not labelled else 1 if highest <= 127 else 2,
+        0 if not labeled else 1 if highest <= 127 else 2,
         len(xyz),
-        int((semantic >= 0).sum()) if labelled else 0,
-        int(instance.max(initial=-1)) + 1 if labelled and instance.max() >= 0 else 0,
+        int((semantic >= 0).sum()) if labeled else 0,
+        int(instance.max(initial=-1)) + 1 if labeled and instance.max() >= 0 else 0,
         max(highest, -1),
-        _is_centred(xyz),
+        _is_centered(xyz),
         tuple(xyz.min(axis=0).tolist()),
         tuple(xyz.max(axis=0).tolist()),
         tuple(float(length) for length in scene.offset),
@@ -211,8 +211,8 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
     return Scene(xyz, rgb, semantic, instance, name, header.offset, channels)
 
 
-def _is_centred(xyz: np.ndarray) -> bool:
-    share, metres = _CENTRE_TOLERANCE
+def _is_centered(xyz: np.ndarray) -> bool:
+    share, metres = _CENTER_TOLERANCE
     extent = float((xyz.max(axis=0) - xyz.min(axis=0)).max())
     return bool(np.abs(xyz.mean(axis=0, dtype=np.float64)).max() <= max(share * extent, metres))
 
@@ -308,13 +308,13 @@ def list_file(root: str | Path, split: str) -> str:
     return os.path.join(root, f"{split}.txt")
 
 
-def splits_of(root: str | Path) -> list[str]:
+def list_splits(root: str | Path) -> list[str]:
     """The splits that a store has lists of: the usual ones first."""
     lists = [name[: -len(".txt")] for name in os.listdir(root) if name.endswith(".txt") and name != CLASSES_FILE]
     return sorted(lists, key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split))
 
 
-def store_is_centred(root: str | Path) -> bool:
+def store_is_centered(root: str | Path) -> bool:
     """Whether all scenes in all splits of a store are centred: as recorded by its preparation, else according to their
     headers; unreadable scenes are ignored until their own split is opened."""
     try:
@@ -325,7 +325,7 @@ def store_is_centred(root: str | Path) -> bool:
         return noted
     for name in {name for split in SPLITS for name in read_lines(list_file(root, split)) or ()}:
         try:
-            if not read_header(scene_file(root, name)).is_centred:
+            if not read_header(scene_file(root, name)).is_centered:
                 return False
         except UserError:
             continue

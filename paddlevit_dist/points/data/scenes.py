@@ -13,17 +13,17 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...tasks.dataset import Dataset
 from .scannet_classes import CLASS_NAMES
-from .scene import AS_GIVEN, CENTRED, Scene
+from .scene import AS_GIVEN, CENTERED, Scene
 from .scene_store import (
     CLASSES_FILE,
     SceneHeader,
     list_file,
+    list_splits,
     read_header,
     read_lines,
     read_scene,
     scene_file,
-    splits_of,
-    store_is_centred,
+    store_is_centered,
 )
 
 #: scans of one place, as ScanNet calls them; rooms of one area, as S3DIS does
@@ -48,7 +48,7 @@ class SceneDataset(Dataset):
         return None
 
 
-class Scenes(SceneDataset):
+class PreparedScenes(SceneDataset):
     """Any prepared store, with its own class names.
 
     A loader process receives the folder and the name of an index file; it maps each scene on read.
@@ -68,10 +68,10 @@ class Scenes(SceneDataset):
         names = self._names(split)
         headers = self._check_headers(names, len(class_names))
         #: for the whole store, so that all its splits agree: CENTRED if all its scenes are
-        self.coordinates = CENTRED if store_is_centred(self.root) else AS_GIVEN
-        without = [name for name, header in zip(names, headers) if not header.num_labelled]
-        self.labelled = len(without) < len(names)
-        if without and self.labelled:
+        self.coordinates = CENTERED if store_is_centered(self.root) else AS_GIVEN
+        without = [name for name, header in zip(names, headers) if not header.num_labeled]
+        self.labeled = len(without) < len(names)
+        if without and self.labeled:
             self.notices = [
                 f"note: {len(without):,} of {len(names):,} scenes of {split} have no labels and count in no loss or "
                 f"score, the first is {without[0]}"
@@ -154,7 +154,7 @@ class Scenes(SceneDataset):
         path = list_file(self.root, split)
         names = read_lines(path)
         if names is None:
-            there = splits_of(self.root)
+            there = list_splits(self.root)
             raise UserError(
                 f"{path} is missing, the list of the scenes of '{split}'; {self.root} has "
                 f"{', '.join(there) if there else 'no list at all'}; write it, one scene name per line"
@@ -188,7 +188,7 @@ class Scenes(SceneDataset):
         return headers
 
 
-class ScanNet(Scenes):
+class ScanNet(PreparedScenes):
     """ScanNet v2 as written by ``prepare scannet`` or ``prepare pth``, with the benchmark's twenty classes."""
 
     dataset_name = "scannet"

@@ -16,7 +16,7 @@ _FARTHEST_M = 1e3  # maximum distance from the origin of a point in a cluster
 _KEY_LIMIT = 1 << 62  # of cell numbers, int64
 
 
-class Clusters(NamedTuple):
+class PointClusters(NamedTuple):
     """Groups of points.
 
     Attributes:
@@ -33,9 +33,9 @@ class Clusters(NamedTuple):
     def number(self) -> int:
         return len(self.offsets) - 1
 
-    def followed_by(self, other: "Clusters") -> "Clusters":
+    def followed_by(self, other: "PointClusters") -> "PointClusters":
         """Concatenate both, numbering the other's clusters after these."""
-        return Clusters(
+        return PointClusters(
             np.concatenate([self.cluster_of, other.cluster_of + np.int32(self.number)]),
             np.concatenate([self.points, other.points]),
             np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]]),
@@ -44,7 +44,7 @@ class Clusters(NamedTuple):
 
 def cluster_points(
     xyz: np.ndarray, classes: np.ndarray, scenes: np.ndarray, radius_m: float, smallest: int
-) -> Clusters:
+) -> PointClusters:
     """Connected components, of at least ``smallest`` points, of the points of each class and scene.
 
     Two points are connected if they are less than ``radius_m`` apart, in float32 as the original computes it. Clusters
@@ -68,7 +68,7 @@ def cluster_points(
     xyz = np.ascontiguousarray(xyz, np.float32)
     chosen = np.flatnonzero((np.abs(xyz) < _FARTHEST_M).all(axis=1))
     if not len(chosen):
-        return Clusters(*(np.zeros(size, np.int32) for size in (0, 0, 1)))
+        return PointClusters(*(np.zeros(size, np.int32) for size in (0, 0, 1)))
     groups = np.asarray(scenes, np.int64)[chosen] * (int(np.max(classes)) + 1) + np.asarray(classes, np.int64)[chosen]
     keys, steps = _cell_keys(xyz[chosen], groups, radius_m)
     order = np.argsort(keys, kind="stable")
@@ -161,7 +161,7 @@ def _connect(cells, starts, xyz, steps, squared):
     return parents
 
 
-def _large_components(component: np.ndarray, numbers: np.ndarray, smallest: int) -> Clusters:
+def _large_components(component: np.ndarray, numbers: np.ndarray, smallest: int) -> PointClusters:
     """Members by cluster; ``component`` (n,) gives the components of the points ``numbers`` (n,), in ascending
     order."""
     _, first, inverse, sizes = np.unique(component, return_index=True, return_inverse=True, return_counts=True)
@@ -174,10 +174,10 @@ def _large_components(component: np.ndarray, numbers: np.ndarray, smallest: int)
     members = np.flatnonzero(cluster >= 0)
     members = members[np.argsort(cluster[members], kind="stable")]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster[members], minlength=len(large)))])
-    return Clusters(cluster[members].astype(np.int32), numbers[members].astype(np.int32), offsets.astype(np.int32))
+    return PointClusters(cluster[members].astype(np.int32), numbers[members].astype(np.int32), offsets.astype(np.int32))
 
 
-def proposal_ious(clusters: Clusters, instances: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def proposal_ious(clusters: PointClusters, instances: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Intersection over union of each cluster with each true instance, float32 (clusters, instances).
 
     As in the original: ``shared / (points + instance points - shared + 1e-5)``.

@@ -12,11 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from ...runtime.compiled import compiled
-from ..data.augment import Affine, ColorNoise, Distortion, Elastic, Flips, Step, Turn, select, to_metres
+from ..data.augment import (
+    AffineMap,
+    ColorNoise,
+    ElasticDistortion,
+    MatrixDistortion,
+    RandomFlip,
+    RandomRotation,
+    Step,
+    select,
+    to_metres,
+)
 from ..data.features import point_features
 from ..data.samples import SceneSamples, SceneView
 from ..data.scene import IGNORED, Scene
-from .settings import Points
+from .settings import InstancePointSection
 
 _STEP_VOXELS = 32  # by which the crop shrinks on each try
 _SLACK = 0.001
@@ -25,11 +35,11 @@ _COLOR_NOISE = 0.1  # deviation of a shift of each channel, in halves of POINTS.
 _ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of that size
 
 
-class PlacedScene(NamedTuple):
+class VoxelizedScene(NamedTuple):
     """A scene with voxel coordinates besides its positions: only the former are distorted and moved.
 
     Attributes:
-        xyz: float64 (n, 3), in voxels: modified by the steps after ``Placement``.
+        xyz: float64 (n, 3), in voxels: modified by the steps after ``VoxelPlacement``.
         positions: float32 (n, 3), metres.
         rgb: float32 (n, 3), in the requested range.
         semantic, instance, name, offset, channels: as in ``Scene``; ``instance`` in int32.
@@ -46,8 +56,8 @@ class PlacedScene(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Scale a ``Scene`` to voxels and its colours to their range, giving a ``PlacedScene``.
+class VoxelPlacement:
+    """Scale a ``Scene`` to voxels and its colours to their range, giving a ``VoxelizedScene``.
 
     Args:
         scale: voxels per metre.
@@ -57,21 +67,21 @@ class Placement:
     scale: float
     color_range: tuple[float, float]
 
-    def __call__(self, scene: Scene, generator: np.random.Generator | None) -> PlacedScene:
+    def __call__(self, scene: Scene, generator: np.random.Generator | None) -> VoxelizedScene:
         low, high = self.color_range
         colors = scene.rgb.astype(np.float32)
         colors *= np.float32((high - low) / 255)
         colors += np.float32(low)
         places, instance = scene.xyz.astype(np.float64) * self.scale, scene.instance.astype(np.int32)
         rest = scene.name, scene.offset, scene.channels
-        return PlacedScene(places, scene.xyz, colors, scene.semantic, instance, *rest)
+        return VoxelizedScene(places, scene.xyz, colors, scene.semantic, instance, *rest)
 
 
 @dataclass(frozen=True)
 class ToOrigin:
     """Shift the minimum along each axis to 0."""
 
-    def __call__(self, scene: PlacedScene, generator: np.random.Generator | None) -> PlacedScene:
+    def __call__(self, scene: VoxelizedScene, generator: np.random.Generator | None) -> VoxelizedScene:
         moved = scene.xyz.copy()
         for axis in range(3 if len(moved) else 0):  # numpy is slow along rows
             moved[:, axis] -= moved[:, axis].min()
@@ -85,7 +95,7 @@ class BoxCrop:
     max_points: int
     full_scale: int
 
-    def __call__(self, scene: PlacedScene, generator: np.random.Generator) -> PlacedScene:
+    def __call__(self, scene: VoxelizedScene, generator: np.random.Generator) -> VoxelizedScene:
         if len(scene.xyz) <= self.max_points:
             return scene
         moved, kept = crop(scene.xyz, self.max_points, self.full_scale, generator)
@@ -128,11 +138,11 @@ def crop(
     return moved, kept
 
 
-def steps_of(points: Points, scale: float, is_training: bool, unit_m: float = 1.0) -> tuple[Step, ...]:
+def build_steps(points: InstancePointSection, scale: float, is_training: bool, unit_m: float = 1.0) -> tuple[Step, ...]:
     """The steps configured under POINTS, in the order of the published program, for ``scale`` voxels per metre and
     scenes in units of ``unit_m`` metres; evaluation has no randomness and keeps the whole scene."""
     keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)
-    turn = Turn(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_ways=False)
+    turn = RandomRotation(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_ways=False)
     passes = [
         (max(granularity * scale // _REFERENCE_SCALE, 1), magnitude * scale / _REFERENCE_SCALE)
         for granularity, magnitude in _ELASTIC
@@ -141,9 +151,12 @@ def steps_of(points: Points, scale: float, is_training: bool, unit_m: float = 1.
     noise = ColorNoise(_COLOR_NOISE * (color_range[1] - color_range[0]) / 2)
     crops = is_training and points.MAX_POINTS is not None
     steps = [
-        (is_training, Affine((Distortion(keys.DISTORTION), Flips(keys.FLIP, axes=1), turn), centred=False)),
-        (True, Placement(scale, color_range)),
-        (is_training and keys.ELASTIC, Elastic(tuple(passes), centred=False)),
+        (
+            is_training,
+            AffineMap((MatrixDistortion(keys.DISTORTION), RandomFlip(keys.FLIP, axes=1), turn), centered=False),
+        ),
+        (True, VoxelPlacement(scale, color_range)),
+        (is_training and keys.ELASTIC, ElasticDistortion(tuple(passes), centered=False)),
         (True, ToOrigin()),
         (crops, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
         (is_training, noise),
@@ -183,7 +196,7 @@ class InstanceSamples(SceneSamples):
     use_positions: bool
     notices: Sequence[str] = ()
 
-    def voxelized(self, scene: PlacedScene) -> InstanceSample:
+    def voxelized(self, scene: VoxelizedScene) -> InstanceSample:
         rest = scene.name, scene.offset, scene.channels
         instance = without_gaps(scene.instance)
         own = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest)

@@ -20,7 +20,7 @@ _AT_50, _AT_25 = (int(np.argmin(np.abs(IOU_THRESHOLDS - iou))) for iou in (0.5, 
 _MEAN_OF = [position for position in range(len(IOU_THRESHOLDS)) if position != _AT_25]
 
 
-class Prediction(NamedTuple):
+class InstancePrediction(NamedTuple):
     """One predicted instance.
 
     Attributes:
@@ -66,7 +66,7 @@ class InstanceMatchTable(NamedTuple):
 
 
 def match_scene(
-    true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[Prediction], num_classes: int
+    true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[InstancePrediction], num_classes: int
 ) -> InstanceMatchTable:
     """Match the predictions of one scene with its true instances.
 
@@ -79,15 +79,15 @@ def match_scene(
         true_class: integers (N,), evaluated class of each point; anything outside 0 .. num_classes - 1 is void.
         true_instance: integers (N,); points of the same class and number form one instance.
     """
-    truth = _Truth(true_class, true_instance, num_classes)
+    truth = _InstanceGroundTruth(true_class, true_instance, num_classes)
     table = InstanceMatchTable.empty(num_classes)
-    candidates: list[list[_Candidate]] = [[] for _ in range(num_classes)]
+    candidates: list[list[_CandidateMatch]] = [[] for _ in range(num_classes)]
     for prediction in predictions:
         if len(prediction.points) >= SMALLEST_INSTANCE and 0 <= prediction.class_number < num_classes:
             candidates[prediction.class_number].append(truth.compare(prediction))
     decisions: list[tuple] = []
     for number, found in enumerate(candidates):
-        sizes = truth.sizes_of(number)
+        sizes = truth.get_sizes(number)
         table.num_true[number] = np.count_nonzero(sizes >= SMALLEST_INSTANCE)
         for position, threshold in enumerate(IOU_THRESHOLDS):
             scored, missed = _decide(found, sizes, threshold)
@@ -99,7 +99,7 @@ def match_scene(
     return InstanceMatchTable(*columns, *table[4:])
 
 
-class _Candidate(NamedTuple):
+class _CandidateMatch(NamedTuple):
     """A prediction compared with the true instances of its class.
 
     Attributes:
@@ -113,7 +113,7 @@ class _Candidate(NamedTuple):
     ignored: float
 
 
-class _Truth:
+class _InstanceGroundTruth:
     """The true instances of a scene, sorted by class, then by their own number."""
 
     def __init__(self, true_class: np.ndarray, true_instance: np.ndarray, num_classes: int) -> None:
@@ -126,20 +126,20 @@ class _Truth:
         self.number_of_point[valid] = number.reshape(-1)
         self.first_of_class = np.searchsorted(instances[:, 0], np.arange(num_classes + 1))  # (classes + 1,)
 
-    def sizes_of(self, class_number: int) -> np.ndarray:
+    def get_sizes(self, class_number: int) -> np.ndarray:
         return self.sizes[self.first_of_class[class_number] : self.first_of_class[class_number + 1]]
 
-    def compare(self, prediction: Prediction) -> _Candidate:
+    def compare(self, prediction: InstancePrediction) -> _CandidateMatch:
         first, end = self.first_of_class[prediction.class_number : prediction.class_number + 2]
         numbers = self.number_of_point[prediction.points]
         inside = numbers[(numbers >= first) & (numbers < end)]
         shared = np.bincount(inside - first, minlength=end - first)  # (instances of the class,)
         sizes, total = self.sizes[first:end], len(prediction.points)
         void = np.count_nonzero(self.is_void[prediction.points]) + shared[sizes < SMALLEST_INSTANCE].sum()
-        return _Candidate(float(prediction.confidence), shared / (sizes + total - shared), float(void / total))
+        return _CandidateMatch(float(prediction.confidence), shared / (sizes + total - shared), float(void / total))
 
 
-def _decide(candidates: Sequence[_Candidate], sizes: np.ndarray, threshold: float) -> tuple[list, int]:
+def _decide(candidates: Sequence[_CandidateMatch], sizes: np.ndarray, threshold: float) -> tuple[list, int]:
     """(score, is right) of each decision for one class and threshold, and the number of missed instances."""
     decisions = []
     missed = 0
@@ -234,7 +234,7 @@ class InstanceMetrics(Metrics):
         self.tables: list[InstanceMatchTable] = [InstanceMatchTable.empty(len(self.instance_classes))]
 
     def update_instances(
-        self, true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[Prediction]
+        self, true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[InstancePrediction]
     ) -> None:
         """Add one scene.
 
@@ -279,15 +279,15 @@ class InstanceMetrics(Metrics):
         tables[:] = self.tables[1:]
         return [*self.semantic.per_sample(), tables]
 
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        values = self.semantic.resampled(table[:-1], weights)
+    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        values = self.semantic.bootstrap_values(table[:-1], weights)
         for kind, per_class in _by_kind(resampled_precisions(table[-1], weights)).items():  # (draws, classes) each
             values[kind] = np.nan_to_num(mean_of_defined(per_class))  # 0 without any true instance, as in ``compute``
             for place, number in enumerate(self.instance_classes):
                 values[f"{kind} {self.class_names[number]}"] = per_class[:, place]
         return values
 
-    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         statistics, losses, tables = table
         decisions = {
             name: np.concatenate([scene[column] for scene in tables])
@@ -318,7 +318,7 @@ class InstanceMetrics(Metrics):
 
     def summary(self, values: dict[str, float]) -> str:
         shown = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP50", "AP25", "mIoU"))
-        shown = f"AP {values['AP']:.4f}{self.beside('AP', 3)} {shown}"
+        shown = f"AP {values['AP']:.4f}{self.format_interval('AP', 3)} {shown}"
         return f"{shown} loss {values['loss']:.4f}"
 
 

@@ -13,7 +13,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from ...checkpoint.load import from_torch_names
-from ...distributed import zero_of
+from ...distributed import build_zero
 from ...runtime.transfers import read, to_device
 from ..sparse.coordinate_plan import PAIRS, build_plan
 from ..sparse.device_plan import Plan
@@ -28,14 +28,14 @@ from ..sparse.layers import (
 )
 from ..sparse.tensor import SparseTensor, cat
 from .batches import pool_to_voxels
-from .grouping import Clusters, cluster_points
+from .grouping import PointClusters, cluster_points
 from .proposals import voxelize_clusters
 
 _EPSILON = 1e-4  # for every batch normalisation; momentum is 0.1 in PyTorch's convention
 NUM_LEVELS = 7
 
 
-class ResidualBlock(nn.Layer):
+class PreNormResidualBlock(nn.Layer):
     """Two convolutions, each preceded by normalisation and ReLU, with a shortcut."""
 
     def __init__(self, in_channels: int, out_channels: int):
@@ -89,13 +89,13 @@ class UBlock(nn.Layer):
 
 def _blocks(channels: Sequence[int]) -> nn.Sequential:
     steps = zip(channels[:-1], channels[1:])
-    return nn.Sequential(*((f"block{i}", ResidualBlock(*step)) for i, step in enumerate(steps)))
+    return nn.Sequential(*((f"block{i}", PreNormResidualBlock(*step)) for i, step in enumerate(steps)))
 
 
 _STAND_IN_POINTS = 50
 
 
-class Grouping(NamedTuple):
+class GroupingInput(NamedTuple):
     """Positions of a batch's points, and how to group them.
 
     Attributes:
@@ -133,7 +133,7 @@ class PointGroupOutput(NamedTuple):
 
     semantic_scores: paddle.Tensor
     offsets: paddle.Tensor
-    clusters: Clusters | None = None
+    clusters: PointClusters | None = None
     scores: paddle.Tensor | None = None
 
 
@@ -192,7 +192,7 @@ class PointGroup(SparseNetwork):
         self,
         x: SparseTensor,
         inverse: paddle.Tensor | None = None,
-        grouping: Callable[[], Grouping] | None = None,
+        grouping: Callable[[], GroupingInput] | None = None,
     ) -> PointGroupOutput:
         """Classes and offsets of the points and, with ``grouping``, scored clusters.
 
@@ -204,7 +204,7 @@ class PointGroup(SparseNetwork):
         """
         features, semantic_scores, offsets = self.of_points(x, inverse)
         if grouping is None:
-            unused = zero_of(*self._score_parameters()).reshape([1]) if self.training else None
+            unused = build_zero(*self._score_parameters()).reshape([1]) if self.training else None
             return PointGroupOutput(semantic_scores, offsets, None, unused)
         how = grouping()
         clusters = group(semantic_scores, offsets, how)
@@ -226,47 +226,47 @@ class PointGroup(SparseNetwork):
     def scores(
         self,
         features: paddle.Tensor,
-        clusters: Clusters,
-        grouping: Grouping,
+        clusters: PointClusters,
+        grouping: GroupingInput,
         heads: tuple[paddle.Tensor, ...],
     ) -> paddle.Tensor | None:
         """A logit for each cluster, (clusters,), from the features (P, width) of the points; None without clusters in
         evaluation. ``heads`` are outputs whose backward pass must wait for that of the scores."""
         if clusters.number:
-            return self._scores_of(features, clusters, grouping, heads)
+            return self._compute_scores(features, clusters, grouping, heads)
         if not self.training:
             return None
-        return 0.0 * self._scores_of(features, _stand_in(features.shape[0]), grouping, heads)
+        return 0.0 * self._compute_scores(features, _stand_in(features.shape[0]), grouping, heads)
 
-    def _scores_of(
+    def _compute_scores(
         self,
         features: paddle.Tensor,
-        clusters: Clusters,
-        grouping: Grouping,
+        clusters: PointClusters,
+        grouping: GroupingInput,
         heads: tuple[paddle.Tensor, ...],
     ) -> paddle.Tensor:
         voxels = voxelize_clusters(clusters, grouping.xyz, grouping.grid, grouping.scale, grouping.shares)
-        spec = self.spec_of("score", self.score_features, self.width)
+        spec = self.find_spec("score", self.score_features, self.width)
         plan = build_plan(voxels.coordinates, spec, clusters.number)
         parts = [clusters.points, voxels.voxel_of, voxels.coordinates[:, 0], plan[PAIRS]]  # int32
         points, voxel_of, cluster_of, plan[PAIRS] = paddle.split(to_device(np.concatenate(parts)), [*map(len, parts)])
         pooled = pool_to_voxels(paddle.gather(features, points), voxel_of, len(voxels.coordinates))  # (M, width)
-        pooled = _After.apply(pooled, *heads)
+        pooled = _OrderFunction.apply(pooled, *heads)
         of_voxels = self.score_features(SparseTensor(pooled, plan=Plan.of_batch(plan)))
         # The max over a cluster's voxels equals the max over its points, and a voxel of many points is not a tie.
         largest = paddle.geometric.segment_max(of_voxels, cluster_of)  # (clusters, width)
         return self.score_linear(largest).squeeze(-1)
 
 
-def _stand_in(num_points: int) -> Clusters:
+def _stand_in(num_points: int) -> PointClusters:
     """A dummy cluster of the first points: a rank without clusters runs it through the score branch, where the others
     exchange statistics, and its score is ignored."""
     number = min(num_points, _STAND_IN_POINTS)
     offsets = np.array([0, number], np.int32)
-    return Clusters(np.zeros(number, np.int32), np.arange(number, dtype=np.int32), offsets)
+    return PointClusters(np.zeros(number, np.int32), np.arange(number, dtype=np.int32), offsets)
 
 
-def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: Grouping) -> Clusters:
+def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: GroupingInput) -> PointClusters:
     """Clusters of thing points, by their positions and by their shifted positions; on the host."""
     classes, moves = read(semantic_scores.detach().argmax(axis=-1), offsets.detach().astype("float32"))
     things = np.flatnonzero(grouping.is_thing[classes])
@@ -280,7 +280,7 @@ def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: Grou
     return clusters._replace(points=things[clusters.points].astype(np.int32))
 
 
-class _After(paddle.autograd.PyLayer):
+class _OrderFunction(paddle.autograd.PyLayer):
     """Return the first tensor unchanged, but dependent on the others in the graph.
 
     The backward pass then reaches the others only after finishing everything downstream of this, on every rank,
@@ -304,7 +304,7 @@ _SHORTEST_M = 1e-3
 
 
 def offset_losses(
-    offsets: paddle.Tensor, xyz: paddle.Tensor, centres: paddle.Tensor, instances: paddle.Tensor
+    offsets: paddle.Tensor, xyz: paddle.Tensor, centers: paddle.Tensor, instances: paddle.Tensor
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
     """L1 distance of the offsets to the true ones, and minus the cosine of the angle between both; summed over the
     points that belong to an instance.
@@ -319,7 +319,7 @@ def offset_losses(
         instances: integers (P,), negative for points without one.
     """
     valid = (instances >= 0).astype("float32")  # (P,)
-    truth = centres - xyz
+    truth = centers - xyz
     distance = ((offsets - truth).abs().sum(axis=-1) * valid).sum()
     direction = offsets / paddle.clip(_length(offsets), min=_SHORTEST_M)
     cosine = (truth / (_length(truth) + _SMALL) * direction).sum(axis=-1)

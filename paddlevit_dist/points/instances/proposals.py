@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.voxels import first_occurrences
-from .grouping import Clusters
-from .metrics import Prediction
+from .grouping import PointClusters
+from .metrics import InstancePrediction
 
 _MARGIN = 0.001  # in voxels, between a cluster and the border of its grid
 
@@ -27,7 +27,7 @@ class ClusterVoxels(NamedTuple):
 
 
 def voxelize_clusters(
-    clusters: Clusters, xyz: np.ndarray, full_scale: int, scale: float, shares: np.ndarray
+    clusters: PointClusters, xyz: np.ndarray, full_scale: int, scale: float, shares: np.ndarray
 ) -> ClusterVoxels:
     """Fit each cluster into a cube of ``full_scale`` voxels, as large as possible, at most ``scale`` voxels per metre.
 
@@ -68,8 +68,8 @@ def score_targets(ious: np.ndarray, background_iou: float, foreground_iou: float
 
 
 def select_predictions(
-    clusters: Clusters, scores: np.ndarray, classes: np.ndarray, threshold: float, smallest: int, nms_iou: float
-) -> list[Prediction]:
+    clusters: PointClusters, scores: np.ndarray, classes: np.ndarray, threshold: float, smallest: int, nms_iou: float
+) -> list[InstancePrediction]:
     """The clusters to predict as instances, best first.
 
     Clusters with a score above ``threshold`` and more than ``smallest`` points are kept unless a kept one with a better
@@ -88,10 +88,10 @@ def select_predictions(
         if not (common > nms_iou * (sizes[number] + sizes[kept] - common)).any():
             kept.append(number)
     members = [clusters.points[clusters.offsets[n] : clusters.offsets[n + 1]].astype(np.int64) for n in kept]
-    return [Prediction(int(classes[points[0]]), float(scores[n]), points) for n, points in zip(kept, members)]
+    return [InstancePrediction(int(classes[points[0]]), float(scores[n]), points) for n, points in zip(kept, members)]
 
 
-def _shared_points(clusters: Clusters) -> np.ndarray:
+def _shared_points(clusters: PointClusters) -> np.ndarray:
     """Number of points shared by each pair of clusters, int64 (clusters, clusters); 0 on the diagonal."""
     order = np.argsort(clusters.points, kind="stable")
     points, cluster = clusters.points[order], clusters.cluster_of[order].astype(np.int64)

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Literal
 
-from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, Table
+from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, KeyTable
 from ...settings.section import Section, key, rows
 from .. import settings
 
 
-class Instances(Section):
+class InstanceSection(Section):
     WIDTH: int = key(16, "channels of the U-Net's first level; level i has i times as many", AT_LEAST_1)
     BLOCKS: int = key(2, "residual blocks of a level on each way", AT_LEAST_1)
     USE_POSITIONS: bool = key(True, "voxels show positions beside colours")
@@ -55,12 +55,12 @@ class Instances(Section):
     NMS_IOU: float = key(0.3, "of predictions that overlap more, the one with the best score", SHARE)
 
 
-class Points(settings.Points):
-    INSTANCES: Instances
+class InstancePointSection(settings.PointSection):
+    INSTANCES: InstanceSection
 
 
 class InstanceSettings(settings.PointSettings):
-    POINTS: Points
+    POINTS: InstancePointSection
 
 
 def _check(given: ConfigView[InstanceSettings]) -> list[str]:
@@ -76,7 +76,7 @@ def _check(given: ConfigView[InstanceSettings]) -> list[str]:
 _TRAINING = """
 FROZEN FULL_SCALE DISTORTION FLIP ROTATION ELASTIC PREPARE_EPOCHS BACKGROUND_IOU FOREGROUND_IOU LOSS_WEIGHTS
 """
-TABLE = Table(
+TABLE = KeyTable(
     rows(InstanceSettings),
     training=tuple(f"POINTS.INSTANCES.{name}" for name in _TRAINING.split()),
     effects={"network": ("POINTS.INSTANCES.WIDTH", "POINTS.INSTANCES.BLOCKS")},

@@ -11,28 +11,28 @@ import paddle.nn.functional as F
 
 from ...distributed import rank
 from ...losses import cross_entropies
-from ...metrics.counts import confusion_of
+from ...metrics.counts import count_confusion
 from ...models import create_model
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
-from ...tasks.dataset import Samples
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ...tasks.prediction import Row
-from ...tasks.task import EvaluationStep, Records, Step, Term
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..data.features import feature_channels
 from ..data.images import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..scene_figures import Layers, semantic_layers
-from ..scene_task import SceneTask, slices_of
+from ..scene_task import SceneTask, get_slices
 from ..segmentation.metrics import semantic_terms
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
-from .grouping import Clusters, proposal_ious
-from .input import InstanceSample, InstanceSamples, compile_loop, steps_of
-from .metrics import InstanceMetrics, Prediction
-from .pointgroup import Grouping, PointGroupOutput, offset_losses, score_loss
+from .grouping import PointClusters, proposal_ious
+from .input import InstanceSample, InstanceSamples, build_steps, compile_loop
+from .metrics import InstanceMetrics, InstancePrediction
+from .pointgroup import GroupingInput, PointGroupOutput, offset_losses, score_loss
 from .proposals import score_targets, select_predictions
 from .settings import InstanceSettings
 from .writer import InstanceRecord, InstanceWriter, draw_instances, instance_layers, precision_table
@@ -52,7 +52,9 @@ class InstanceSegmentation(SceneTask):
     best_metric = ("AP", True)
     count_names = ("semantic", "offset", "direction")
     usual_voxel_features = "mean"
-    of_each_rank = {"POINTS.INSTANCES.PREPARE_EPOCHS": 10**6}  # each rank shifts the grid that its clusters lie on
+    rank_local_options = {
+        "POINTS.INSTANCES.PREPARE_EPOCHS": 10**6
+    }  # each rank shifts the grid that its clusters lie on
 
     def __init__(self, config: InstanceSettings) -> None:
         super().__init__(config)
@@ -63,14 +65,14 @@ class InstanceSegmentation(SceneTask):
                 f"({self.keys.FOREGROUND_IOU})"
             )
 
-    def samples_of(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
+    def build_samples(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
         if not self.instance_classes:
             raise UserError(
                 f"POINTS.INSTANCES.STUFF names all classes of dataset {self.config.DATA.DATASET}: no class is left "
                 "that could have instances"
             )
-        data, notices = self.config.DATA, self.notices_of(dataset)
-        steps = steps_of(self.config.POINTS, 1.0 / data.VOXEL_SIZE_M, is_training, data.UNIT_M)
+        data, notices = self.config.DATA, self.list_notices(dataset)
+        steps = build_steps(self.config.POINTS, 1.0 / data.VOXEL_SIZE_M, is_training, data.UNIT_M)
         use_positions = self.keys.USE_POSITIONS
         return InstanceSamples(dataset, steps, self.voxel_features, use_positions, notices, features=self.features)
 
@@ -84,8 +86,8 @@ class InstanceSegmentation(SceneTask):
 
     def counts(self, batch: dict[str, Any]) -> dict[str, int]:
         of_instances = int(np.count_nonzero(batch["instance_labels"] >= 0))
-        labelled = int(np.count_nonzero(batch["labels"] != IGNORED))
-        return {"semantic": labelled, "offset": of_instances, "direction": of_instances}
+        labeled = int(np.count_nonzero(batch["labels"] != IGNORED))
+        return {"semantic": labeled, "offset": of_instances, "direction": of_instances}
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         model = create_model(
@@ -104,13 +106,15 @@ class InstanceSegmentation(SceneTask):
                 parameter.stop_gradient = True
         return model
 
-    def about_input(self) -> dict[str, Any]:
+    def preprocess_signature(self) -> dict[str, Any]:
         own = ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
-        return {**super().about_input(), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in own}}
+        return {**super().preprocess_signature(), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in own}}
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
         generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
-        points = _Points(batch)
+        points = _ClusteredPoints(batch)
         output = self.forward(model, batch, points, generator.random(3), step.epoch)
         labels, instances = batch["labels"], batch["instance_labels"]
         weights = self.keys.LOSS_WEIGHTS
@@ -120,35 +124,35 @@ class InstanceSegmentation(SceneTask):
         semantic, accuracy = semantic_terms(output.semantic_scores, labels, weights[0])
         return {
             "semantic": semantic,
-            "offset": Term(distance, of_instances, weights[1]),
-            "direction": Term(direction, of_instances, weights[2]),
+            "offset": LossTerm(distance, of_instances, weights[1]),
+            "direction": LossTerm(direction, of_instances, weights[2]),
             "accuracy": accuracy,
             "score": self._score_term(output, points, weights[3]),
         }
 
-    def _score_term(self, output: PointGroupOutput, points: "_Points", weight: float) -> Term:
+    def _score_term(self, output: PointGroupOutput, points: "_ClusteredPoints", weight: float) -> LossTerm:
         number = 0 if output.clusters is None else output.clusters.number
         count = paddle.full([], float(number))
         if not number:
-            return Term(output.scores.sum(), count, weight)
+            return LossTerm(output.scores.sum(), count, weight)
         members = points.instances
         sizes = np.bincount(members[members >= 0])
         ious = proposal_ious(output.clusters, members, sizes)
         targets = score_targets(ious, self.keys.BACKGROUND_IOU, self.keys.FOREGROUND_IOU)
-        return Term(score_loss(output.scores, to_device(targets)), count, weight)
+        return LossTerm(score_loss(output.scores, to_device(targets)), count, weight)
 
     def forward(
         self,
         model: paddle.nn.Layer,
         batch: dict[str, Any],
-        points: "_Points",
+        points: "_ClusteredPoints",
         shares: np.ndarray,
         epoch: int | None = None,
     ) -> PointGroupOutput:
         """No grouping in the first epochs of training (PREPARE_EPOCHS), nor in the evaluations after them."""
 
-        def grouping() -> Grouping:
-            return Grouping(
+        def grouping() -> GroupingInput:
+            return GroupingInput(
                 points.xyz,
                 points.scenes,
                 np.isin(np.arange(self.num_classes), self.instance_classes),
@@ -173,14 +177,14 @@ class InstanceSegmentation(SceneTask):
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         metrics = step.metrics
-        points = _Points(batch)
+        points = _ClusteredPoints(batch)
         output = self.forward(model, batch, points, _MIDDLE, step.epoch)
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
         losses = cross_entropies(output.semantic_scores, labels, IGNORED)
         metrics.update_semantic(predicted, labels, losses, batch["offsets"])
         true_class, true_instance = labels.numpy(), points.instances
-        parts, found = slices_of(batch), self._predictions(output, predicted.numpy(), batch)
+        parts, found = get_slices(batch), self._predictions(output, predicted.numpy(), batch)
         for part, predictions in zip(parts, found):
             metrics.update_instances(true_class[part], true_instance[part], predictions)
         if step.writer is not None:
@@ -192,23 +196,25 @@ class InstanceSegmentation(SceneTask):
             return None
         number, classes = len(self.class_names), predicted.numpy()
         records = [
-            InstanceRecord(confusion_of(true_class[part], classes[part], number), matches)
+            InstanceRecord(count_confusion(true_class[part], classes[part], number), matches)
             for part, matches in zip(parts, metrics.tables[-len(parts) :])
         ]
         return lambda: records
 
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[tuple[np.ndarray, list[Prediction]]]:
+    def predict_step(
+        self, model: paddle.nn.Layer, batch: dict[str, Any]
+    ) -> list[tuple[np.ndarray, list[InstancePrediction]]]:
         """For each scene the class of each point, int64 (points,), and its instances, best first."""
-        output = self.forward(model, batch, _Points(batch), _MIDDLE)
+        output = self.forward(model, batch, _ClusteredPoints(batch), _MIDDLE)
         classes = output.semantic_scores.argmax(axis=-1).numpy()
         found = self._predictions(output, classes, batch)
-        return [(classes[part], predictions) for part, predictions in zip(slices_of(batch), found)]
+        return [(classes[part], predictions) for part, predictions in zip(get_slices(batch), found)]
 
     def _predictions(
         self, output: PointGroupOutput, classes: np.ndarray, batch: dict[str, Any]
-    ) -> list[list[Prediction]]:
+    ) -> list[list[InstancePrediction]]:
         """The instances of each scene, best first, with point indices within it."""
-        parts = slices_of(batch)
+        parts = get_slices(batch)
         if output.clusters is None or not output.clusters.number:
             return [[] for _ in parts]
         limits = self.keys.SCORE_THRESHOLD, self.keys.SMALLEST_PREDICTION, self.keys.NMS_IOU
@@ -227,7 +233,7 @@ class InstanceSegmentation(SceneTask):
         precisions = precision_table([record.matches for _, record in records], own)
         return [precisions, *self.scene_figures(samples, confusions, model)]
 
-    def layers_of(self, scene: Scene, prediction: tuple[np.ndarray, list[Prediction]]) -> Layers:
+    def build_layers(self, scene: Scene, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> Layers:
         classes, predictions = prediction
         layers, legends = instance_layers(scene, predictions, self.class_names)
         more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
@@ -237,7 +243,7 @@ class InstanceSegmentation(SceneTask):
         """The scenes of a training batch from above, coloured by instance and beside that by class."""
         return [
             self._image(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
-            for part in slices_of(batch)
+            for part in get_slices(batch)
         ]
 
     def _image(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> tuple[np.ndarray, str]:
@@ -251,10 +257,10 @@ class InstanceSegmentation(SceneTask):
         scenes = [samples.dataset.read(index) for index in indices]
         return [self._image(scene.xyz, scene.instance, scene.semantic) for scene in scenes]
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> InstanceWriter:
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> InstanceWriter:
         return InstanceWriter(folder, samples, self.class_names)
 
-    def prediction_rows(self, prediction: tuple[np.ndarray, list[Prediction]]) -> list[Row]:
+    def prediction_rows(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> list[Row]:
         """A row for each instance, best first; one without values where there is none."""
         rows = [
             (number, self.class_names[found.class_number], round(float(found.confidence), 6), len(found.points))
@@ -266,7 +272,7 @@ class InstanceSegmentation(SceneTask):
         return InstanceMetrics(self.class_names, self.instance_classes)
 
 
-class _Points:
+class _ClusteredPoints:
     """Facts that clustering needs of a batch's points, on the host; fetched when asked for, or from ``begin``
     on, while the device goes on with what it is given.
 
@@ -305,7 +311,7 @@ class _Points:
         return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
-def _clusters_between(clusters: Clusters, first: int, end: int) -> tuple[Clusters, np.ndarray]:
+def _clusters_between(clusters: PointClusters, first: int, end: int) -> tuple[PointClusters, np.ndarray]:
     """The clusters of the scene with points ``first:end``, and their numbers among all."""
     leading = clusters.points[clusters.offsets[:-1]]
     chosen = np.flatnonzero((leading >= first) & (leading < end))
@@ -313,4 +319,4 @@ def _clusters_between(clusters: Clusters, first: int, end: int) -> tuple[Cluster
     is_member = np.isin(clusters.cluster_of, chosen)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     cluster_of = np.repeat(np.arange(len(chosen), dtype=np.int32), sizes)
-    return Clusters(cluster_of, clusters.points[is_member] - np.int32(first), offsets), chosen
+    return PointClusters(cluster_of, clusters.points[is_member] - np.int32(first), offsets), chosen

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.files import atomic_file
-from ...tasks.figures import Table
-from ..data.images import UNLABELLED, WIDTH_PX, Colour, class_colours, colour, draw, sheet, write_png
-from ..data.ply import write_coloured_ply
+from ...tasks.figures import FigureTable
+from ..data.images import UNLABELLED, WIDTH_PX, Color, class_colors, color, draw, sheet, write_png
+from ..data.ply import write_colored_ply
 from ..data.scene import IGNORED, Scene
 from ..outputs import SceneWriter
 from ..scene_figures import Layers
-from .metrics import InstanceMatchTable, Prediction, ap, ap25, ap50, average_precisions
+from .metrics import InstanceMatchTable, InstancePrediction, ap, ap25, ap50, average_precisions
 
 MASKS_FOLDER = "predicted_masks"
 _MOST_NAMED = 60  # predictions in an image's legend
@@ -39,23 +39,23 @@ class InstanceWriter(SceneWriter):
         f"(left, if known) and prediction, NAME.txt and {MASKS_FOLDER}/"
     )
 
-    def point_labels(self, prediction: tuple[np.ndarray, list[Prediction]]) -> tuple[np.ndarray, np.ndarray]:
+    def point_labels(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> tuple[np.ndarray, np.ndarray]:
         return prediction[0], instance_of_points(prediction[1], len(prediction[0]))
 
     def write_scene(
-        self, scene: Scene, prediction: tuple[np.ndarray, list[Prediction]], true: np.ndarray | None = None
+        self, scene: Scene, prediction: tuple[np.ndarray, list[InstancePrediction]], true: np.ndarray | None = None
     ) -> list[str]:
         name, xyz, predictions = scene.name, scene.xyz, prediction[1]
         self._write_masks(scene, predictions)
         names = [f"{name}.txt"]
-        drawn = colour_instances(true, predictions, len(xyz))
+        drawn = color_instances(true, predictions, len(xyz))
         views = []
-        for kind, labels, shown in zip(("truth", "prediction"), (drawn.truth, drawn.predicted), drawn.colours):
+        for kind, labels, shown in zip(("truth", "prediction"), (drawn.truth, drawn.predicted), drawn.colors):
             if kind == "truth" and true is None:
                 continue
             names.insert(0, f"{name}_{kind}.ply")
             classes = prediction[0] if kind == "prediction" else None
-            write_coloured_ply(self.folder / names[0], xyz, shown, labels, scene.offset, classes)
+            write_colored_ply(self.folder / names[0], xyz, shown, labels, scene.offset, classes)
             if len(xyz):
                 views.append((kind, draw(xyz, shown, labels >= 0)))
         if views:
@@ -63,13 +63,13 @@ class InstanceWriter(SceneWriter):
             write_png(self.folder / names[-1], sheet(views, self._legend(predictions, drawn.palette)))
         return names
 
-    def _legend(self, predictions: list[Prediction], colours: np.ndarray) -> list[tuple[str, Colour]]:
+    def _legend(self, predictions: list[InstancePrediction], colors: np.ndarray) -> list[tuple[str, Color]]:
         """Class and confidence of the predictions, best first."""
-        entries = _legend(predictions, colours, self.class_names)
+        entries = _legend(predictions, colors, self.class_names)
         left = len(entries) - _MOST_NAMED
         return entries if left <= 0 else [*entries[:_MOST_NAMED], (f"and {left} more", UNLABELLED)]
 
-    def _write_masks(self, scene: Scene, predictions: list[Prediction]) -> None:
+    def _write_masks(self, scene: Scene, predictions: list[InstancePrediction]) -> None:
         """With a row for each of the source, of which those left out are in no mask."""
         name, rows = scene.name, scene.as_source(np.arange(len(scene.xyz)))
         places = np.flatnonzero(rows >= 0)
@@ -86,7 +86,7 @@ class InstanceWriter(SceneWriter):
             file.write("".join(lines).encode())
 
 
-class ColouredInstances(NamedTuple):
+class ColoredInstances(NamedTuple):
     """True and predicted instances of P points in colours of their own.
 
     Attributes:
@@ -100,10 +100,10 @@ class ColouredInstances(NamedTuple):
     predicted: np.ndarray
     true_palette: np.ndarray
     palette: np.ndarray
-    colours: tuple[np.ndarray, np.ndarray]
+    colors: tuple[np.ndarray, np.ndarray]
 
 
-def instance_of_points(predictions: list[Prediction], num_points: int) -> np.ndarray:
+def instance_of_points(predictions: list[InstancePrediction], num_points: int) -> np.ndarray:
     """The best instance that each point is in, int64 (points,), numbered as the predictions are; -100 for none."""
     instance = np.full(num_points, IGNORED, np.int64)
     for number, prediction in reversed(list(enumerate(predictions))):
@@ -111,26 +111,26 @@ def instance_of_points(predictions: list[Prediction], num_points: int) -> np.nda
     return instance
 
 
-def colour_instances(
-    true_instance: np.ndarray | None, predictions: list[Prediction], num_points: int
-) -> ColouredInstances:
+def color_instances(
+    true_instance: np.ndarray | None, predictions: list[InstancePrediction], num_points: int
+) -> ColoredInstances:
     """Colours of a scene's instances; its true ones are integers (P,), negative for none, or None if unknown."""
     predicted = instance_of_points(predictions, num_points)
     truth = np.full(num_points, IGNORED, np.int64) if true_instance is None else _renumber(true_instance)
     num_true = int(truth.max(initial=-1)) + 1
-    colours = class_colours(num_true + len(predictions))
+    colors = class_colors(num_true + len(predictions))
     same = [_find_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]
-    palette = colours[np.array(same, np.int64)]
-    return ColouredInstances(
-        truth, predicted, colours[:num_true], palette, (colour(truth, colours), colour(predicted, palette))
+    palette = colors[np.array(same, np.int64)]
+    return ColoredInstances(
+        truth, predicted, colors[:num_true], palette, (color(truth, colors), color(predicted, palette))
     )
 
 
 def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
     """Image by ``draw`` of points (P, 3) with a colour for each instance (P,), grey for none."""
     numbers = _renumber(instance)
-    palette = class_colours(int(numbers.max(initial=-1)) + 1)
-    return draw(xyz, colour(numbers, palette), numbers >= 0, width_px)
+    palette = class_colors(int(numbers.max(initial=-1)) + 1)
+    return draw(xyz, color(numbers, palette), numbers >= 0, width_px)
 
 
 def _renumber(instance: np.ndarray) -> np.ndarray:
@@ -153,7 +153,7 @@ class InstanceRecord(NamedTuple):
     matches: InstanceMatchTable
 
 
-def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[str]) -> Table:
+def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[str]) -> FigureTable:
     """Average precision of each class that has instances.
 
     Args:
@@ -168,25 +168,27 @@ def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[
         for number, name in enumerate(class_names)
     ]
     columns = ("class", "AP %", "AP50 %", "AP25 %", "true instances")
-    return Table("Average precision of instances", columns, rows, "Empty: the class has no true instance.")
+    return FigureTable("Average precision of instances", columns, rows, "Empty: the class has no true instance.")
 
 
-def _legend(predictions: list[Prediction], palette: np.ndarray, class_names: Sequence[str]) -> list[tuple[str, Colour]]:
+def _legend(
+    predictions: list[InstancePrediction], palette: np.ndarray, class_names: Sequence[str]
+) -> list[tuple[str, Color]]:
     """Class and confidence of each prediction beside its colour."""
-    colours = map(tuple, palette.tolist())
-    return [(f"{class_names[p.class_number]} {p.confidence:.2f}", colour) for p, colour in zip(predictions, colours)]
+    colors = map(tuple, palette.tolist())
+    return [(f"{class_names[p.class_number]} {p.confidence:.2f}", color) for p, color in zip(predictions, colors)]
 
 
-def instance_layers(scene: Scene, predictions: list[Prediction], class_names: Sequence[str]) -> Layers:
+def instance_layers(scene: Scene, predictions: list[InstancePrediction], class_names: Sequence[str]) -> Layers:
     """Layers of a scene with their legends: true and predicted instances, those that overlap most in one colour."""
-    drawn = colour_instances(scene.instance, predictions, len(scene.xyz))
+    drawn = color_instances(scene.instance, predictions, len(scene.xyz))
     first = [int(np.flatnonzero(drawn.truth == number)[0]) for number in range(len(drawn.true_palette))]
     true_legend = [
-        (class_names[label] if label >= 0 else "no class", tuple(colour))
-        for label, colour in zip(scene.semantic[first].tolist(), drawn.true_palette.tolist())
+        (class_names[label] if label >= 0 else "no class", tuple(color))
+        for label, color in zip(scene.semantic[first].tolist(), drawn.true_palette.tolist())
     ]
     names = "true instances", "predicted instances"
-    return dict(zip(names, drawn.colours)), dict(
+    return dict(zip(names, drawn.colors)), dict(
         zip(names, (true_legend, _legend(predictions, drawn.palette, class_names)))
     )
 

@@ -29,7 +29,7 @@ class StoredPoints(NamedTuple):
     offset: tuple[float, float, float]
 
 
-def centre(path: str, xyz: np.ndarray) -> StoredPoints:
+def center(path: str, xyz: np.ndarray) -> StoredPoints:
     """Points around their mean, computed and subtracted in float64.
 
     Args:
@@ -44,7 +44,7 @@ def centre(path: str, xyz: np.ndarray) -> StoredPoints:
     return placed._replace(offset=tuple(float(length) for length in first + placed.offset))
 
 
-def centre_as_the_original(path: str, xyz: np.ndarray) -> StoredPoints:
+def center_as_the_original(path: str, xyz: np.ndarray) -> StoredPoints:
     """Points around their mean, both in the precision of the file, summed sequentially as in PointGroup's preparation:
     the mean of float32 coordinates is up to a millimetre off, and so are the positions that its networks have learned.
 
@@ -56,7 +56,7 @@ def centre_as_the_original(path: str, xyz: np.ndarray) -> StoredPoints:
 def as_given(path: str, xyz: np.ndarray) -> StoredPoints:
     """Points unchanged, or centred if float32 would lose a millimetre."""
     if np.abs(xyz).max() >= _FAR_M:
-        return centre(path, xyz)
+        return center(path, xyz)
     return StoredPoints(xyz.astype(np.float32), (0.0, 0.0, 0.0))
 
 
@@ -117,7 +117,7 @@ def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) 
             f"{header.extent:,.0f} m and is {header.height:,.0f} m high, with {header.num_points:,} points); if they "
             "are, train and predict with DATA.UNIT_M 0.001 or 0.01; if a few stray points are so far away, remove them"
         )
-    shifted = [pair for pair in zip(names, headers) if kind == "pth" and not pair[1].is_centred]
+    shifted = [pair for pair in zip(names, headers) if kind == "pth" and not pair[1].is_centered]
     if shifted:
         name, header = shifted[0]
         lines.append(

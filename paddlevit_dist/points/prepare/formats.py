@@ -8,14 +8,14 @@ import numpy as np
 
 from ...checkpoint.torch_files import open_torch_file
 from ...runtime.errors import UserError
-from ...runtime.files import content_of
+from ...runtime.files import read_content
 from ..data.scannet_classes import CLASS_NAMES, scannet200
-from ..data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
+from ..data.scene import AS_GIVEN, CENTERED, IGNORED, Scene
 from . import s3dis
 from .channels import ALL, USUAL
 from .coordinates import StoredPoints, as_given
 from .listing import SPLITS, RawScene, SceneChoices, SceneReader, hold_out, split_scenes
-from .numpy_tables import columns_of, load_array
+from .numpy_tables import load_array, split_columns
 from .s3dis import S3disReader
 from .scannet import ScanNetReader
 from .semantic_kitti import SemanticKittiReader
@@ -32,7 +32,7 @@ class PthReader(SceneReader):
     unique_instances = None
     ends = SUFFIXES
     own_classes = CLASS_NAMES
-    own_coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTRED}"
+    own_coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTERED}"
 
     def find(self, root: str) -> dict[str, str]:
         self.ends = SUFFIXES[:1]
@@ -46,7 +46,7 @@ class PthReader(SceneReader):
         """A scene with its labels, if ``source`` should have them. Colours from -1 to 1 are converted to bytes."""
         path = source.files[0]
         arrays = load_arrays(path)
-        wanted = 4 if source.labelled else 2
+        wanted = 4 if source.labeled else 2
         if len(arrays) < wanted or len(arrays) not in (2, 4):
             raise UserError(
                 f"{path} holds {len(arrays)} arrays, expected 4 (xyz, rgb, class, instance), or 2 for a test scene; "
@@ -60,7 +60,7 @@ class PthReader(SceneReader):
         columns = dict(zip("xyz", np.asarray(arrays[0]).T))
         colors = arrays[1] if arrays[1].dtype.kind != "f" else np.rint((arrays[1].astype(np.float64) + 1.0) * 127.5)
         columns.update(zip(("red", "green", "blue"), np.asarray(colors, np.int64).T))
-        return self.scene_of(source, columns, *(arrays[2:] if source.labelled else ()))
+        return self.build_scene(source, columns, *(arrays[2:] if source.labeled else ()))
 
     def placed(self, path: str, xyz: np.ndarray) -> StoredPoints:
         return as_given(path, xyz)
@@ -72,7 +72,7 @@ def load_arrays(path: str) -> list[np.ndarray]:
     Raises:
         UserError: unreadable, damaged, or not numpy arrays; nothing is executed.
     """
-    content_of(path, 0)  # no pipe
+    read_content(path, 0)  # no pipe
     with open_torch_file(path) as value:
         if isinstance(value, (tuple, list)) and all(isinstance(item, np.ndarray) for item in value):
             return list(value)
@@ -105,26 +105,26 @@ class PointceptReader(SceneReader):
         splits = split_scenes(root, found, lists)
         by_area = None if splits else s3dis.splits_by_area(found, self.choices.val_area)
         splits = splits or by_area or hold_out(found, self.remarks)
-        labelled = [name for split, names in splits.items() if split != "test" for name in names]
-        if self.label is None and labelled:
-            folder = os.path.dirname(found[labelled[0]])
+        labeled = [name for split, names in splits.items() if split != "test" for name in names]
+        if self.label is None and labeled:
+            folder = os.path.dirname(found[labeled[0]])
             self.label = next((name for name in _LABELS if os.path.exists(os.path.join(folder, f"{name}.npy"))), None)
         if self.class_names is None:
             known = {"segment20": CLASS_NAMES, "segment200": tuple(scannet200())}
             self.class_names = s3dis.CLASS_NAMES if by_area else known.get(self.label or "")
         return splits
 
-    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+    def files(self, path: str, labeled: bool) -> tuple[str, ...]:
         """Points, the class if ``labelled``, and the others that are there."""
         folder, channels = os.path.dirname(path), self.choices.channels or ()
         there = sorted(name.removesuffix(".npy") for name in os.listdir(folder) if name.endswith(".npy"))
-        if labelled and self.label not in there:
+        if labeled and self.label not in there:
             wanted = self.label or " or ".join(_LABELS)
             raise UserError(
                 f"{folder} has no {wanted}.npy with the class of each point, only {', '.join(there)}; name it with "
                 "--label, or give --label=none for scenes without labels"
             )
-        wanted = {"color", *USUAL, *channels, *((self.label, _INSTANCE) if labelled else ())}
+        wanted = {"color", *USUAL, *channels, *((self.label, _INSTANCE) if labeled else ())}
         if ALL in channels:
             wanted |= {name for name in there if not name.startswith(("segment", _INSTANCE))}
         return (path, *(os.path.join(folder, f"{name}.npy") for name in there if name in wanted and name != "coord"))
@@ -132,22 +132,22 @@ class PointceptReader(SceneReader):
     def read(self, source: RawScene) -> Scene:
         columns: dict[str, np.ndarray] = {}
         for file in source.files:
-            columns.update(columns_of(file, Path(file).stem, load_array(file)))
+            columns.update(split_columns(file, Path(file).stem, load_array(file)))
         if len({len(column) for column in columns.values()}) > 1:
             sizes = ", ".join(f"{name} {len(column):,}" for name, column in columns.items())
             raise UserError(
                 f"{os.path.dirname(source.files[0])} has arrays of different lengths ({sizes}); write them again"
             )
-        if not source.labelled or self.label is None:
-            return self.scene_of(source, columns, others=(self.label, _INSTANCE))
-        scene = self.scene_of(source, columns, columns[self.label], columns.get(_INSTANCE), (self.label, _INSTANCE))
+        if not source.labeled or self.label is None:
+            return self.build_scene(source, columns, others=(self.label, _INSTANCE))
+        scene = self.build_scene(source, columns, columns[self.label], columns.get(_INSTANCE), (self.label, _INSTANCE))
         return scene._replace(instance=np.where(scene.semantic < 0, np.int16(IGNORED), scene.instance))
 
 
 _MOST_FOLDERS = 2_000  # that are looked into to find out the format
 
 
-class Format(NamedTuple):
+class SceneFormat(NamedTuple):
     """A format of scenes.
 
     Attributes:
@@ -161,24 +161,26 @@ class Format(NamedTuple):
     takes: tuple[str, ...]
 
 
-_OF_TABLES = ("class_names", "label", "instance", "ignore_label", "grey", "channels")
-_OF_POINTCEPT = ("class_names", "label", "ignore_label", "grey", "channels", "val_area")
+_OF_TABLES = ("class_names", "label", "instance", "ignore_label", "gray", "channels")
+_OF_POINTCEPT = ("class_names", "label", "ignore_label", "gray", "channels", "val_area")
 FORMATS = {
-    "scannet": Format("ScanNet v2 as it is downloaded", ScanNetReader, ("two_hundred",)),
-    "pth": Format("PointGroup's NAME_inst_nostuff.pth", PthReader, ("class_names",)),
-    "s3dis": Format("S3DIS: Area_1/office_1/Annotations/chair_1.txt", S3disReader, ("val_area",)),
-    "semantic_kitti": Format("SemanticKITTI: sequences/00/velodyne and labels", SemanticKittiReader, ("channels",)),
-    "pointcept": Format("Pointcept's folders with coord.npy", PointceptReader, _OF_POINTCEPT),
-    "ply": Format("PLY", TableReader, _OF_TABLES),
-    "las": Format("LAS and LAZ, through laspy", TableReader, _OF_TABLES),
-    "pcd": Format("PCD", TableReader, _OF_TABLES),
-    "numpy": Format(".npy and .npz", TableReader, (*_OF_TABLES, "columns")),
-    "text": Format(".txt, .xyz, .csv, .pts and .asc", TableReader, (*_OF_TABLES, "columns")),
+    "scannet": SceneFormat("ScanNet v2 as it is downloaded", ScanNetReader, ("two_hundred",)),
+    "pth": SceneFormat("PointGroup's NAME_inst_nostuff.pth", PthReader, ("class_names",)),
+    "s3dis": SceneFormat("S3DIS: Area_1/office_1/Annotations/chair_1.txt", S3disReader, ("val_area",)),
+    "semantic_kitti": SceneFormat(
+        "SemanticKITTI: sequences/00/velodyne and labels", SemanticKittiReader, ("channels",)
+    ),
+    "pointcept": SceneFormat("Pointcept's folders with coord.npy", PointceptReader, _OF_POINTCEPT),
+    "ply": SceneFormat("PLY", TableReader, _OF_TABLES),
+    "las": SceneFormat("LAS and LAZ, through laspy", TableReader, _OF_TABLES),
+    "pcd": SceneFormat("PCD", TableReader, _OF_TABLES),
+    "numpy": SceneFormat(".npy and .npz", TableReader, (*_OF_TABLES, "columns")),
+    "text": SceneFormat(".txt, .xyz, .csv, .pts and .asc", TableReader, (*_OF_TABLES, "columns")),
 }
 _USUAL_READERS = {kind: each.reader(kind=kind) for kind, each in FORMATS.items()}
 
 
-def reader_of(kind: str, choices: SceneChoices) -> SceneReader:
+def get_reader(kind: str, choices: SceneChoices) -> SceneReader:
     """The reader of a format.
 
     Raises:
@@ -186,7 +188,7 @@ def reader_of(kind: str, choices: SceneChoices) -> SceneReader:
     """
     for name, usual in vars(SceneChoices()).items():
         if getattr(choices, name) != usual and name not in FORMATS[kind].takes:
-            option = {"class_names": "classes", "grey": "missing_colors"}.get(name, name)
+            option = {"class_names": "classes", "gray": "missing_colors"}.get(name, name)
             raise UserError(f"--{option} is not for scenes of format {kind} ({FORMATS[kind].meaning}); leave it out")
     return FORMATS[kind].reader(choices, kind)
 

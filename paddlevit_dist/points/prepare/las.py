@@ -17,7 +17,7 @@ _POINTS = 1_000_000  # read at once
 _SHORTEST_HEADER = 227  # bytes
 _COORDINATES = ("X", "Y", "Z")
 _INSTALL = "pip install 'laspy[lazrs]'"
-_COLOURS = ("red", "green", "blue")
+_COLORS = ("red", "green", "blue")
 PREDICTED = "prediction"  # the extra field of classes that the format's own field cannot hold
 PREDICTED_INSTANCE = "predicted_instance"
 
@@ -44,10 +44,10 @@ def read_las(path: str) -> dict[str, np.ndarray]:
             start = end
         if start < number:
             raise UserError(f"{path} ends after {start:,} of {number:,} points; copy or export it again")
-    if all(name in columns for name in _COLOURS):
-        largest = max((int(columns[name].max(initial=0)) for name in _COLOURS), default=0)
+    if all(name in columns for name in _COLORS):
+        largest = max((int(columns[name].max(initial=0)) for name in _COLORS), default=0)
         divisor = 257.0 if largest > 255 else 1.0
-        columns.update({name: np.rint(columns[name] / divisor).astype(np.uint8) for name in _COLOURS})
+        columns.update({name: np.rint(columns[name] / divisor).astype(np.uint8) for name in _COLORS})
     return columns
 
 

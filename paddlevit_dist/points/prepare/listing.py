@@ -11,11 +11,11 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.files import count_by_suffix
 from ...tasks.sample_groups import find_groups
-from ..data.scene import CENTRED, IGNORED, Scene
+from ..data.scene import CENTERED, IGNORED, Scene
 from ..data.scene_store import SPLITS, read_lines
 from ..data.scenes import GROUPS_BY
 from .channels import WITHOUT, channels_in
-from .coordinates import StoredPoints, as_given, centre, coarse_steps
+from .coordinates import StoredPoints, as_given, center, coarse_steps
 
 _LISTS = {f"{name}.txt" for name in (*SPLITS, "classes")}
 VAL_EVERY = 5  # without lists or folders every fifth scene is held out
@@ -26,7 +26,7 @@ class RawScene(NamedTuple):
 
     name: str
     files: tuple[str, ...]
-    labelled: bool
+    labeled: bool
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class SceneChoices:
     label: str | None = None
     instance: str | None = None
     ignore_label: int = IGNORED
-    grey: bool = False
+    gray: bool = False
     channels: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
     val_area: int = 5
     two_hundred: bool = False
-    coordinates: str = CENTRED
+    coordinates: str = CENTERED
 
 
 class SceneReader:
@@ -84,7 +84,7 @@ class SceneReader:
         self.class_names = self.choices.class_names or self.own_classes
         self.coordinates = self.own_coordinates or self.choices.coordinates
         #: whether scenes have labels, but for those that are in the split ``hidden`` alone
-        self.labelled = self.choices.label != WITHOUT
+        self.labeled = self.choices.label != WITHOUT
         self.remarks: list[str] = []  # on what has been read
         self.others: list[str] = []  # names of files without scenes, apart from text and hidden ones
 
@@ -92,7 +92,7 @@ class SceneReader:
     def settings(self) -> tuple[object, ...]:
         """Return what the prepared scenes depend on besides their files."""
         chosen = self.choices
-        named = chosen.label, chosen.instance, chosen.ignore_label, chosen.grey, chosen.channels, chosen.columns
+        named = chosen.label, chosen.instance, chosen.ignore_label, chosen.gray, chosen.channels, chosen.columns
         return self.class_names and len(self.class_names), *named
 
     def scene_at(self, path: str) -> tuple[str, str] | None:
@@ -139,7 +139,7 @@ class SceneReader:
         """
         return split_scenes(root, found, lists) or hold_out(found, self.remarks)
 
-    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+    def files(self, path: str, labeled: bool) -> tuple[str, ...]:
         """All files of the scene at ``path``, which is the first of them.
 
         Raises:
@@ -163,8 +163,8 @@ class SceneReader:
                 f"no split has any of the {len(found):,} scenes of {root}, such as {next(iter(found))}: say which are "
                 "in which with --train_list and --val_list"
             )
-        labelled = [names for split, names in splits.items() if split != self.hidden and self.labelled]
-        known = {name for names in labelled for name in names}
+        labeled = [names for split, names in splits.items() if split != self.hidden and self.labeled]
+        known = {name for names in labeled for name in names}
         return {
             split: [RawScene(name, self.files(found[name], name in known), name in known) for name in names]
             for split, names in splits.items()
@@ -180,9 +180,9 @@ class SceneReader:
 
     def placed(self, path: str, xyz: np.ndarray) -> StoredPoints:
         """Points (points, 3) where scenes of this kind are."""
-        return (centre if self.coordinates == CENTRED else as_given)(path, xyz)
+        return (center if self.coordinates == CENTERED else as_given)(path, xyz)
 
-    def scene_of(
+    def build_scene(
         self,
         source: RawScene,
         columns: Mapping[str, np.ndarray],
@@ -206,7 +206,7 @@ class SceneReader:
             self.remarks.append(f"{path}: {len(left_out):,} points without finite coordinates are left out")
             parts = (None if one is None else np.delete(one, left_out) for one in (semantic, instance))
             semantic, instance = parts
-        xyz, rgb = points_of(path, columns, chosen.grey)
+        xyz, rgb = read_points(path, columns, chosen.gray)
         self.remarks += coarse_steps(path, xyz)
         xyz, offset = self.placed(path, xyz)
         labels = objects = np.full(len(xyz), IGNORED, np.int16)
@@ -299,7 +299,7 @@ def finite_points(columns: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.nd
     return {name: np.delete(one, left_out) for name, one in columns.items()} if len(left_out) else columns, left_out
 
 
-def points_of(path: str, columns: Mapping[str, np.ndarray], grey: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def read_points(path: str, columns: Mapping[str, np.ndarray], gray: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
     Args:
@@ -315,15 +315,15 @@ def points_of(path: str, columns: Mapping[str, np.ndarray], grey: bool = False) 
     xyz = xyz if xyz.dtype.kind == "f" else xyz.astype(np.float64)
     if not len(xyz):
         raise UserError(f"{path} has no points with finite coordinates; leave it out")
-    return xyz, _colors(path, columns, len(xyz), grey)
+    return xyz, _colors(path, columns, len(xyz), gray)
 
 
-def _colors(path: str, columns: Mapping[str, np.ndarray], points: int, grey: bool) -> np.ndarray:
+def _colors(path: str, columns: Mapping[str, np.ndarray], points: int, gray: bool) -> np.ndarray:
     for names in (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b")):
         if all(name in columns for name in names):
             break
     else:
-        if grey:
+        if gray:
             return np.full((points, 3), 128, np.uint8)
         raise UserError(
             f"{path} has no colours (properties red, green and blue); add them, or take grey for all such scenes with "

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import content_of
+from ...runtime.files import read_content
 
 _POINTS = ("xyz", "coord", "coords", "points", "point", "pos", "positions")
-_COLOURS = ("rgb", "color", "colors", "colour", "colours")
+_COLORS = ("rgb", "color", "colors", "colour", "colours")
 # Arrays of three columns, by their names.
-_THREE = {**dict.fromkeys(_POINTS, "x y z"), **dict.fromkeys(_COLOURS, "red green blue")}
+_THREE = {**dict.fromkeys(_POINTS, "x y z"), **dict.fromkeys(_COLORS, "red green blue")}
 _THREE |= {"normal": "nx ny nz", "normals": "nx ny nz"}
 
 
@@ -30,7 +30,7 @@ def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
     parts = arrays if isinstance(arrays, dict) else {name.lower(): arrays[name] for name in arrays.dtype.names}
     columns: dict[str, np.ndarray] = {}
     for name, array in parts.items():
-        columns.update(columns_of(path, name, array))
+        columns.update(split_columns(path, name, array))
     if len({len(column) for column in columns.values()}) > 1:
         sizes = ", ".join(f"{name} {array.shape}" for name, array in parts.items())
         raise UserError(f"{path} has arrays of different lengths ({sizes}); each needs a row for every point")
@@ -49,7 +49,7 @@ def load_array(path: str) -> np.ndarray:
     return array
 
 
-def columns_of(path: str, name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+def split_columns(path: str, name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     """The columns of an array called ``name``: (points,), (points, 1), or several, which are numbered unless known.
 
     Raises:
@@ -73,7 +73,7 @@ def columns_of(path: str, name: str, array: np.ndarray) -> dict[str, np.ndarray]
 
 def _load(path: str) -> Any:
     """An array, or a dict of them by name."""
-    content = content_of(path)
+    content = read_content(path)
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)
         return found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}

@@ -10,11 +10,11 @@ import io
 import numpy as np
 
 from ...runtime.compiled import compiled
-from ...runtime.files import content_of
-from ..data.ply import DamagedPlyError, parse_typed, told_if_damaged
+from ...runtime.files import read_content
+from ..data.ply import DamagedPlyError, parse_typed, ply_errors_as_user_errors
 
 _LONGEST_HEADER, _MOST_VALUES = 1 << 16, 1 << 16
-_COLOURS = ("rgb", "rgba")  # three bytes in a number of four
+_COLORS = ("rgb", "rgba")  # three bytes in a number of four
 
 Row = list[tuple[np.dtype, int]]  # the values of a point: of each field their type and number
 
@@ -26,18 +26,18 @@ def read_pcd(path: str) -> dict[str, np.ndarray]:
     Raises:
         UserError: the file cannot be read, or is damaged.
     """
-    content = content_of(path)
-    with told_if_damaged(path, "PCD"):
+    content = read_content(path)
+    with ply_errors_as_user_errors(path, "PCD"):
         names, row, points, kind, end = _header(content)
         values = {"ascii": _ascii, "binary": _binary, "binary_compressed": _read_compressed}[kind](
             content[end:], row, points
         )
         columns: dict[str, np.ndarray] = {}
         for name, array, (dtype, count) in zip(names, values, row):  # (points, count)
-            if name in _COLOURS and dtype.itemsize == 4 and count == 1:
+            if name in _COLORS and dtype.itemsize == 4 and count == 1:
                 packed = np.ascontiguousarray(array[:, 0], dtype).view(np.uint32)
-                for colour, shift in (("red", 16), ("green", 8), ("blue", 0)):
-                    columns[colour] = (packed >> shift & 255).astype(np.uint8)
+                for color, shift in (("red", 16), ("green", 8), ("blue", 0)):
+                    columns[color] = (packed >> shift & 255).astype(np.uint8)
             elif name != "_":
                 for number, column in enumerate(np.ascontiguousarray(array.T)):
                     whole = f"{name}_{number}" if count > 1 else name

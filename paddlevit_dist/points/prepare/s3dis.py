@@ -72,7 +72,7 @@ class S3disReader(SceneReader):
             raise UserError(f"{next(iter(found.values()))} is in no folder Area_1 to Area_{NUM_AREAS}; rename its area")
         return splits
 
-    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+    def files(self, path: str, labeled: bool) -> tuple[str, ...]:
         return tuple(os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".txt"))
 
     def read(self, source: RawScene) -> Scene:
@@ -83,12 +83,12 @@ class S3disReader(SceneReader):
                 raise UserError(f"{path}: expected rows of {', '.join(_COLUMNS)} without names, no others; mend it")
             parts.append(table)
         counts = [len(part) for part in parts]
-        classes = np.repeat([_class_of(path) for path in source.files], counts)
+        classes = np.repeat([_find_class(path) for path in source.files], counts)
         numbers = np.repeat(np.arange(len(parts)), counts)
-        return self.scene_of(source, dict(zip(_COLUMNS, np.concatenate(parts).T)), classes, numbers)
+        return self.build_scene(source, dict(zip(_COLUMNS, np.concatenate(parts).T)), classes, numbers)
 
 
-def _class_of(path: str) -> int:
+def _find_class(path: str) -> int:
     """The class of an object by its file's name; stairs, and all else that is none of the thirteen, are clutter."""
     name = os.path.basename(path).split("_")[0]
     return CLASS_NAMES.index(name if name in CLASS_NAMES else "clutter")

@@ -13,8 +13,8 @@ from ...runtime.errors import UserError
 from ...runtime.text_files import read_json, read_text
 from ..data.ply import read_vertices
 from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40, scannet200
-from ..data.scene import CENTRED, IGNORED, Scene
-from .coordinates import StoredPoints, centre_as_the_original
+from ..data.scene import CENTERED, IGNORED, Scene
+from .coordinates import StoredPoints, center_as_the_original
 from .listing import RawScene, SceneChoices, SceneReader, split_scenes, whole_labels
 
 POINTS = "_vh_clean_2.ply"
@@ -32,7 +32,7 @@ class ScanNetReader(SceneReader):
 
     kind = "scannet"
     ends = (POINTS,)
-    own_coordinates = CENTRED
+    own_coordinates = CENTERED
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
         super().__init__(choices, kind)
@@ -63,9 +63,9 @@ class ScanNetReader(SceneReader):
             )
         return splits
 
-    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+    def files(self, path: str, labeled: bool) -> tuple[str, ...]:
         start = path.removesuffix(POINTS)
-        files = [path, *(start + suffix for suffix in (LABELS, SEGMENTS, OBJECTS) if labelled)]
+        files = [path, *(start + suffix for suffix in (LABELS, SEGMENTS, OBJECTS) if labeled)]
         for file in files[1:]:
             if not os.path.exists(file):
                 name, suffix = os.path.basename(start), file.removeprefix(start)
@@ -76,12 +76,12 @@ class ScanNetReader(SceneReader):
         return tuple(files)
 
     def placed(self, path: str, xyz: np.ndarray) -> StoredPoints:
-        return centre_as_the_original(path, xyz)
+        return center_as_the_original(path, xyz)
 
     def read(self, source: RawScene) -> Scene:
         columns = read_vertices(source.files[0])
-        if not source.labelled:
-            return self.scene_of(source, columns)
+        if not source.labeled:
+            return self.build_scene(source, columns)
         _, labels, segments, objects = source.files
         number = len(columns.get("x", ()))
         groups = [group if isinstance(group, dict) else {} for group in _member(objects, "segGroups")]
@@ -93,7 +93,7 @@ class ScanNetReader(SceneReader):
             semantic = _classes(labels, number, self.remarks)
         stuff = [self.class_names.index(name) for name in STUFF]
         instance = np.where(_is_stuff(instance, np.isin(semantic, stuff)), IGNORED, instance)
-        return self.scene_of(source, columns, semantic, instance)
+        return self.build_scene(source, columns, semantic, instance)
 
 
 def _classes(path: str, points: int, remarks: list[str]) -> np.ndarray:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, content_of
+from ...runtime.files import atomic_file, read_content
 from ..data.scene import IGNORED, Scene
 from .listing import RawScene, SceneChoices, SceneReader, split_scenes
 
@@ -53,7 +53,7 @@ class SemanticKittiReader(SceneReader):
     own_classes = CLASS_NAMES
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
-        super().__init__(replace(choices or SceneChoices(), grey=True), kind)
+        super().__init__(replace(choices or SceneChoices(), gray=True), kind)
 
     def scene_at(self, path: str) -> tuple[str, str] | None:
         """Scans by sequence and number: 08_000000."""
@@ -66,19 +66,19 @@ class SemanticKittiReader(SceneReader):
             for split, numbers in _SEQUENCES.items()
         }
 
-    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+    def files(self, path: str, labeled: bool) -> tuple[str, ...]:
         label = Path(path).parents[1] / _LABELS / (Path(path).stem + LABEL)
-        if labelled and not label.exists():
+        if labeled and not label.exists():
             raise UserError(
                 f"{label} is missing, the labels of {path}; extract data_odometry_labels.zip beside the scans"
             )
-        return (path, str(label)) if labelled else (path,)
+        return (path, str(label)) if labeled else (path,)
 
     def read(self, source: RawScene) -> Scene:
         table = _numbers(source.files[0], "<f4", 4).reshape(-1, 4)
         columns = dict(zip(("x", "y", "z", "intensity"), table.T))
-        if not source.labelled:
-            return self.scene_of(source, columns)
+        if not source.labeled:
+            return self.build_scene(source, columns)
         labels = _numbers(source.files[1], "<u4", 1)
         if len(labels) != len(table):
             raise UserError(
@@ -86,7 +86,7 @@ class SemanticKittiReader(SceneReader):
             )
         semantic = _classes(source.files[1], labels & 0xFFFF)
         is_object = (labels >> 16 > 0) & (semantic >= 0)
-        return self.scene_of(source, columns, semantic, np.where(is_object, labels.astype(np.int64), IGNORED))
+        return self.build_scene(source, columns, semantic, np.where(is_object, labels.astype(np.int64), IGNORED))
 
 
 def scan_name(path: str) -> str:
@@ -115,7 +115,7 @@ def write_labels(path: Path, classes: np.ndarray, instances: np.ndarray | None =
 
 
 def _numbers(path: str, dtype: str, of_a_point: int) -> np.ndarray:
-    content = content_of(path)
+    content = read_content(path)
     item_bytes = 4 * of_a_point
     if len(content) % item_bytes:
         raise UserError(f"{path} has {len(content):,} bytes, which are no whole number of {item_bytes}; copy it again")

@@ -32,7 +32,7 @@ _DECIDING = ("version", "kind", "source")  # must match a folder's record to con
 _MOST_REASONS = 20  # of scenes that cannot be read
 
 
-class Summary(NamedTuple):
+class StoreSummary(NamedTuple):
     """Contents of a store after preparation: scenes by split, points, bytes, scenes that already existed, and remarks
     on them."""
 
@@ -45,7 +45,7 @@ class Summary(NamedTuple):
 
 def prepare_store(
     reader: SceneReader, splits: dict[str, list[RawScene]], root: str, output: Path, workers: int
-) -> Summary:
+) -> StoreSummary:
     """Read all sources and write them to ``output``, skipping those that already exist and were made from the same
     files.
 
@@ -81,10 +81,10 @@ def prepare_store(
     write_lines(output / CLASSES_FILE, _class_names(reader, headers))
     for split, scenes in splits.items():
         write_lines(Path(list_file(output, split)), [source.name for source in scenes])
-    is_centred = all(header.is_centred for header in headers)
-    _write_record(output, {**record, "remarks": noted, "centred": is_centred})
+    is_centered = all(header.is_centered for header in headers)
+    _write_record(output, {**record, "remarks": noted, "centred": is_centered})
     remarks = [line for name in sources for line in noted.get(name, [])]
-    return Summary(
+    return StoreSummary(
         {split: len(scenes) for split, scenes in splits.items()},
         sum(header.num_points for header in headers),
         sum(header.file_bytes for header in headers),
@@ -146,7 +146,7 @@ def _key(reader: SceneReader, source: RawScene) -> bytes:
             raise UserError(f"{file} cannot be read: {error.strerror}") from error
     states = [os.stat(file) for file in source.files]
     files = [(file, state.st_size, state.st_mtime_ns) for file, state in zip(source.files, states)]
-    return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labelled)).encode()).digest()
+    return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labeled)).encode()).digest()
 
 
 def _is_there(path: str, key: bytes) -> bool:
@@ -166,7 +166,7 @@ def _write(reader: SceneReader, source: RawScene, path: str, key: bytes) -> tupl
         scene = reader.read(source)
     except UserError as error:
         return source.name, [], str(error)
-    write_scene(Path(path), scene, source.labelled, key)
+    write_scene(Path(path), scene, source.labeled, key)
     return source.name, list(reader.remarks[before:]), ""
 
 

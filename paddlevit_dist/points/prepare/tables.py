@@ -93,16 +93,16 @@ class TableReader(SceneReader):
     def read(self, source: RawScene) -> Scene:
         path, chosen = source.files[0], self.choices
         columns = read_table(path, self.kind, chosen.columns)
-        label = self._column(path, columns, "label", chosen.label, LABEL_NAMES) if source.labelled else None
-        name = self._column(path, columns, "instance", chosen.instance, INSTANCE_NAMES) if source.labelled else None
-        if source.labelled and label is None:
+        label = self._column(path, columns, "label", chosen.label, LABEL_NAMES) if source.labeled else None
+        name = self._column(path, columns, "instance", chosen.instance, INSTANCE_NAMES) if source.labeled else None
+        if source.labeled and label is None:
             wanted = chosen.label or " or ".join(LABEL_NAMES)
             raise UserError(
                 f"{path} has no property {wanted} with a class for each point, only {', '.join(columns)}; "
                 f"name it with --label, or give --label={WITHOUT} for scenes without labels"
             )
         labels, instances = (None if one is None else columns[one] for one in (label, name))
-        return self.scene_of(source, columns, labels, instances, (label, name))
+        return self.build_scene(source, columns, labels, instances, (label, name))
 
     def _column(
         self, path: str, columns: Columns, meaning: str, chosen: str | None, known: Sequence[str]

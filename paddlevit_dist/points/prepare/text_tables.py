@@ -9,7 +9,7 @@ from typing import TextIO
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import content_of
+from ...runtime.files import read_content
 
 _COMMENTS = ("#", "//")
 _LONGEST_LINE = 1 << 16
@@ -30,12 +30,12 @@ def read_text(path: str, remarks: list[str] | None = None) -> dict[str, np.ndarr
     Raises:
         UserError: the file cannot be read, or a line is not as many numbers as the others.
     """
-    content = content_of(path)
+    content = read_content(path)
     if remarks is not None and (mended := content.translate(_SPACES)) != content:
         remarks.append(f"{path} has control characters, as one line of Area_5/hallway_6 has: taken for spaces")
         content = mended
     stream = io.TextIOWrapper(io.BytesIO(content.removeprefix(BOM_UTF8)), encoding="utf-8", errors="replace")
-    names, skipped, delimiter = _start_of(stream, path)
+    names, skipped, delimiter = _find_start(stream, path)
     stream.seek(0)
     comments = _COMMENTS if b"//" in content else "#"  # numpy is half as fast with two of them
     try:
@@ -58,7 +58,7 @@ def read_text(path: str, remarks: list[str] | None = None) -> dict[str, np.ndarr
     return dict(zip(names, table.T))
 
 
-def _start_of(stream: TextIO, path: str) -> tuple[list[str] | None, int, str | None]:
+def _find_start(stream: TextIO, path: str) -> tuple[list[str] | None, int, str | None]:
     """Names of the columns, lines before the first point, and what stands between numbers."""
     names, number = None, 0
     for number in range(_LONGEST_LINE):

@@ -18,7 +18,7 @@ _POINTS = 1 << 20  # whose scores are in memory at a time
 Network = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-class Blocks(NamedTuple):
+class FloorBlocks(NamedTuple):
     """Square blocks on the floor, which reach over all heights, in voxels.
 
     Attributes:
@@ -53,7 +53,9 @@ class Blocks(NamedTuple):
         return range(first, max(last - self.overlap, first) + 1, step)
 
 
-def score_fragments(network: Network, blocks: Blocks, batch: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def score_fragments(
+    network: Network, blocks: FloorBlocks, batch: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """The class of each point, int64 (P,), and its cross-entropy, float32 (P,), 0 without a label.
 
     A voxel's logits are the mean over the blocks that it is in, a point's are those of its voxel; over several views of
@@ -88,7 +90,7 @@ def score_fragments(network: Network, blocks: Blocks, batch: dict[str, np.ndarra
     return classes, losses
 
 
-def _mean_logits(network: Network, blocks: Blocks, coordinates: np.ndarray, first: int) -> np.ndarray:
+def _mean_logits(network: Network, blocks: FloorBlocks, coordinates: np.ndarray, first: int) -> np.ndarray:
     """Of all voxels of a view, float32 (M, classes).
 
     Args:

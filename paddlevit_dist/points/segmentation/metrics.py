@@ -9,7 +9,7 @@ import paddle
 from ...losses import summed_cross_entropy
 from ...metrics.confusion import CONFUSION, ConfusionMetrics
 from ...runtime.transfers import read_later
-from ...tasks.task import Term
+from ...tasks.task import LossTerm
 from ..data.scene import IGNORED
 
 
@@ -80,7 +80,7 @@ class SemanticMetrics(ConfusionMetrics):
         return f"{super().summary(values)} loss {values['loss']:.4f}"
 
 
-def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor, weight: float = 1.0) -> tuple[Term, Term]:
+def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor, weight: float = 1.0) -> tuple[LossTerm, LossTerm]:
     """The cross-entropy with its loss weight, and the accuracy, for display only; both over labelled points.
 
     Args:
@@ -90,4 +90,4 @@ def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor, weight: float =
     with paddle.no_grad():
         valid = (labels != IGNORED).astype("float32").sum()
         correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
-    return Term(summed_cross_entropy(logits, labels, IGNORED), valid, weight), Term(correct, valid, weight=0.0)
+    return LossTerm(summed_cross_entropy(logits, labels, IGNORED), valid, weight), LossTerm(correct, valid, weight=0.0)

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ...runtime.errors import UserError
-from ...settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, ConfigView, Range, Table, Unused
+from ...settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, ConfigView, IgnoredKeys, KeyTable, Range
 from ...settings.section import Pair, Section, key, rows
 from .. import settings
 
 
-class Augment(Section):
+class AugmentSection(Section):
     FLIP: float = key(0.5, "probability of mirroring, for x and for y", SHARE)
     ROTATION_DEGREES: float = key(180.0, "largest angle around z", Range(low=0, high=180))
     TILT_DEGREES: float = key(3.0, "largest angle around x and around y", Range(low=0, high=90))
@@ -23,7 +23,7 @@ class Augment(Section):
     COLOR_DROP: float = key(0.0, "probability of no colours", SHARE)
 
 
-class Points(settings.Points):
+class SegmentationPointSection(settings.PointSection):
     MIX_PROB: float = key(0.0, "training: probability that a second scene is laid over (Mix3D)", SHARE)
     LOVASZ_WEIGHT: float = key(0.0, "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0)
     DICE_WEIGHT: float = key(0.0, "weight of the Dice loss beside the cross-entropy", AT_LEAST_0)
@@ -60,11 +60,11 @@ class Points(settings.Points):
         None, "training: a scene is cut to a sphere, or a block over all heights, around a random labelled point"
     )
     CROP_SIZE_M: float = key(6.0, "CROP: diameter of a sphere, edge of a block, metres", ABOVE_0)
-    AUGMENT: Augment
+    AUGMENT: AugmentSection
 
 
 class SceneSegmentationSettings(settings.PointSettings):
-    POINTS: Points
+    POINTS: SegmentationPointSection
 
 
 _LOSSES = tuple(
@@ -89,15 +89,15 @@ def _check(given: ConfigView[SceneSegmentationSettings]) -> list[str]:
     return []
 
 
-def _find_unused(given: ConfigView[SceneSegmentationSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[SceneSegmentationSettings]) -> Iterator[IgnoredKeys]:
     for chooser, chosen in (("FRAGMENT_SIZE_M", "FRAGMENT_OVERLAP_M"), ("CROP", "CROP_SIZE_M")):
         if given.values.POINTS[chooser] is None:
-            yield Unused((f"POINTS.{chosen}",), f"POINTS.{chooser}", "scenes stay whole: {}")
+            yield IgnoredKeys((f"POINTS.{chosen}",), f"POINTS.{chooser}", "scenes stay whole: {}")
 
 
-TABLE = Table(
+TABLE = KeyTable(
     rows(SceneSegmentationSettings),
     training=("POINTS.MIX_PROB", "POINTS.CROP", "POINTS.CROP_SIZE_M", "POINTS.AUGMENT.", *_LOSSES),
     check=_check,
-    unused=_find_unused,
+    find_ignored=_find_unused,
 )

@@ -10,21 +10,21 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...losses import adjusted_losses, cross_entropies, dice_losses_of_scenes, lovasz_softmax, weights_of
-from ...metrics.counts import confusion_of
+from ...losses import adjusted_losses, cross_entropies, dice_losses_of_scenes, look_up_weights, lovasz_softmax
+from ...metrics.counts import count_confusion
 from ...models import create_model
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.transfers import read, to_device
-from ...tasks.dataset import Samples
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ...tasks.prediction import Row
-from ...tasks.task import EvaluationStep, Records, Step, Term
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..data import augment
-from ..data.augment import Sometimes, Turn, to_metres
+from ..data.augment import RandomApply, RandomRotation, to_metres
 from ..data.features import feature_channels, point_features
-from ..data.images import CELL_PX, colour, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
-from ..data.ply import write_coloured_ply
+from ..data.images import CELL_PX, build_legend, color, draw, draw_classes, get_palette, in_cell, sheet, write_png
+from ..data.ply import write_colored_ply
 from ..data.samples import PointSample, SceneSamples, SceneView, compile_loops, join
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
@@ -32,11 +32,11 @@ from ..data.voxels import discretize
 from ..inputs import describe_points
 from ..outputs import SceneWriter
 from ..scene_figures import Layers, semantic_layers
-from ..scene_task import SceneTask, outputs_of, slices_of
+from ..scene_task import SceneTask, compute_outputs, get_slices
 from ..sparse import Plan, SparseTensor, build_plan
-from .fragments import Blocks, score_fragments
+from .fragments import FloorBlocks, score_fragments
 from .metrics import SemanticMetrics, semantic_terms
-from .settings import Points, SceneSegmentationSettings
+from .settings import SceneSegmentationSettings, SegmentationPointSection
 
 _ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, metres
 _DROPOUT = 0.5  # probability of dropping points
@@ -82,7 +82,9 @@ class PointSamples(SceneSamples):
         return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
 
 
-def training_steps(points: Points, dataset: SceneDataset, unit_m: float = 1.0) -> tuple[augment.Step, ...]:
+def training_steps(
+    points: SegmentationPointSection, dataset: SceneDataset, unit_m: float = 1.0
+) -> tuple[augment.Step, ...]:
     """The steps configured under POINTS for a training scene, and for scenes of ``dataset`` overlaid on it.
 
     Args:
@@ -95,23 +97,28 @@ def training_steps(points: Points, dataset: SceneDataset, unit_m: float = 1.0) -
     if keys.SCALE[0] > keys.SCALE[1]:
         raise UserError(f"POINTS.AUGMENT.SCALE is {list(keys.SCALE)}: expected the smaller factor first")
     tilt = math.radians(keys.TILT_DEGREES)
-    turns = Turn(0, tilt), Turn(1, tilt), Turn(2, math.radians(keys.ROTATION_DEGREES))
+    turns = RandomRotation(0, tilt), RandomRotation(1, tilt), RandomRotation(2, math.radians(keys.ROTATION_DEGREES))
     # This distortion has no key; its numbers are still drawn so that a seed gives the same scenes as ever.
-    parts = (augment.Distortion(0.0), augment.Flips(keys.FLIP, axes=2), *turns, augment.Scale(*keys.SCALE))
+    parts = (
+        augment.MatrixDistortion(0.0),
+        augment.RandomFlip(keys.FLIP, axes=2),
+        *turns,
+        augment.RandomScale(*keys.SCALE),
+    )
     wanted = [
-        (True, augment.Affine(parts)),
-        (keys.ELASTIC, Sometimes(keys.ELASTIC, augment.Elastic(_ELASTIC_M))),
-        (keys.JITTER_M, augment.Jitter(keys.JITTER_M)),
-        (keys.DROPOUT, Sometimes(_DROPOUT, augment.Dropout(keys.DROPOUT))),
-        (keys.COLOR_CONTRAST, Sometimes(keys.COLOR_CONTRAST, augment.ColorContrast())),
-        (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.ColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
-        (keys.COLOR_DROP, Sometimes(keys.COLOR_DROP, augment.ColorDrop())),
+        (True, augment.AffineMap(parts)),
+        (keys.ELASTIC, RandomApply(keys.ELASTIC, augment.ElasticDistortion(_ELASTIC_M))),
+        (keys.JITTER_M, augment.PointJitter(keys.JITTER_M)),
+        (keys.DROPOUT, RandomApply(_DROPOUT, augment.PointDropout(keys.DROPOUT))),
+        (keys.COLOR_CONTRAST, RandomApply(keys.COLOR_CONTRAST, augment.ColorContrast())),
+        (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.PointColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
+        (keys.COLOR_DROP, RandomApply(keys.COLOR_DROP, augment.ColorDrop())),
     ]
     # First, so that a large scene is not turned and distorted as a whole.
-    around = () if points.CROP is None else (augment.Crop(points.CROP, points.CROP_SIZE_M),)
+    around = () if points.CROP is None else (augment.PointCrop(points.CROP, points.CROP_SIZE_M),)
     changes = (*augment.to_metres(unit_m), *around, *(step for is_wanted, step in wanted if is_wanted))
     crop = () if points.MAX_POINTS is None else (augment.CropToBudget(points.MAX_POINTS),)
-    return (*changes, augment.Mix(dataset, changes, points.MIX_PROB), *crop)
+    return (*changes, augment.Mix3D(dataset, changes, points.MIX_PROB), *crop)
 
 
 class SemanticSegmentation(SceneTask):
@@ -123,9 +130,9 @@ class SemanticSegmentation(SceneTask):
 
     config: SceneSegmentationSettings
     best_metric = ("mIoU", True)
-    of_each_rank = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
+    rank_local_options = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
 
-    def samples_of(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
+    def build_samples(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
         points, unit_m = self.config.POINTS, self.config.DATA.UNIT_M
         if points.CLASS_WEIGHTS is not None and is_training and len(points.CLASS_WEIGHTS) != self.num_classes:
             raise UserError(
@@ -139,7 +146,7 @@ class SemanticSegmentation(SceneTask):
             self.config.DATA.VOXEL_SIZE_M,
             tuple(points.COLOR_RANGE),
             1 if is_training else points.TEST_ROTATIONS,
-            self.notices_of(dataset),
+            self.list_notices(dataset),
             points.TEST_FLIPS and not is_training,
             points.FRAGMENT_SIZE_M is not None and not is_training,
             "" if is_training else self._protocol(),
@@ -175,12 +182,16 @@ class SemanticSegmentation(SceneTask):
         compile_loops()
         return model
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
         return loss_terms(self.config.POINTS, self.point_logits(model, batch), batch)
 
     def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Float32 (views x P, classes)."""
-        logits = outputs_of(model, batch, self.config.MODEL.NAME, batch["features"].shape[0], "voxel")  # (M, classes)
+        logits = compute_outputs(
+            model, batch, self.config.MODEL.NAME, batch["features"].shape[0], "voxel"
+        )  # (M, classes)
         return paddle.gather(logits, batch["inverse"])
 
     def eval_step(
@@ -190,12 +201,12 @@ class SemanticSegmentation(SceneTask):
         predicted, losses = self._score(model, batch)
         step.metrics.update(predicted, labels, losses, batch["offsets"])
         if step.writer is not None:
-            classes, true, parts = predicted.numpy(), labels.numpy(), slices_of(batch)
+            classes, true, parts = predicted.numpy(), labels.numpy(), get_slices(batch)
             step.writer.add([classes[part] for part in parts], [true[part] for part in parts])
         if not step.keeps_records:
             return None
         classes = predicted.numpy()
-        records = self.figure_records(batch, [classes[part] for part in slices_of(batch)])
+        records = self.figure_records(batch, [classes[part] for part in get_slices(batch)])
         return lambda: records
 
     def _score(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -229,27 +240,27 @@ class SemanticSegmentation(SceneTask):
         arrays = dict(zip(names, read(*(batch[name] for name in names))))
         points, voxel = self.config.POINTS, self.config.DATA.VOXEL_SIZE_M
         size, overlap = (round(length / voxel) for length in (points.FRAGMENT_SIZE_M, points.FRAGMENT_OVERLAP_M))
-        blocks = Blocks(max(size, 1), min(overlap, max(size - 1, 0)))
+        blocks = FloorBlocks(max(size, 1), min(overlap, max(size - 1, 0)))
         return [to_device(values) for values in score_fragments(network, blocks, arrays)]
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
         """The class of each point, int64 (points,), for each scene."""
         classes = self._score(model, batch)[0].numpy()
-        return [classes[part] for part in slices_of(batch)]
+        return [classes[part] for part in get_slices(batch)]
 
     def figure_records(self, batch: Mapping[str, Any], predictions: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return what each scene's points are and are taken for, int64 (classes, classes)."""
         true, ends = np.asarray(batch["labels"]), np.asarray(batch["offsets"]).tolist()
         parts = zip(ends[:-1], ends[1:], predictions)
-        return [confusion_of(true[first:end], found, len(self.class_names)) for first, end, found in parts]
+        return [count_confusion(true[first:end], found, len(self.class_names)) for first, end, found in parts]
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         return self.scene_figures(samples, records, model) if records else []
 
-    def layers_of(self, scene: Scene, prediction: np.ndarray) -> Layers:
+    def build_layers(self, scene: Scene, prediction: np.ndarray) -> Layers:
         return semantic_layers(scene, prediction, self.class_names)
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> "SceneClassWriter":
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "SceneClassWriter":
         return SceneClassWriter(folder, samples, self.class_names)
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
@@ -261,24 +272,24 @@ class SemanticSegmentation(SceneTask):
         sees any, and beside that in the colours of their classes."""
         labels = np.full(len(batch["coordinates"]), IGNORED)
         labels[batch["inverse"]] = np.tile(batch["labels"], len(batch["inverse"]) // max(len(batch["labels"]), 1))
-        colours, names = None, list(samples.features)
+        colors, names = None, list(samples.features)
         if "rgb" in names:
             first = feature_channels(names[: names.index("rgb")])
             low, high = samples.color_range
             shares = (batch["features"][:, first : first + 3] - low) / (high - low)
-            colours = np.rint(255 * np.clip(shares, 0.0, 1.0)).astype(np.uint8)
-        return [self._image(batch, labels, colours, number) for number in range(len(batch["offsets"]) - 1)]
+            colors = np.rint(255 * np.clip(shares, 0.0, 1.0)).astype(np.uint8)
+        return [self._image(batch, labels, colors, number) for number in range(len(batch["offsets"]) - 1)]
 
     def _image(
-        self, batch: dict[str, Any], labels: np.ndarray, colours: np.ndarray | None, number: int
+        self, batch: dict[str, Any], labels: np.ndarray, colors: np.ndarray | None, number: int
     ) -> tuple[np.ndarray, str]:
         """Image and caption of one scene of a batch, seen from its first direction."""
         is_own = batch["coordinates"][:, 0] == number
         voxels = batch["coordinates"][is_own, 1:].astype(np.float32)
         points = int(np.diff(batch["offsets"])[number])
         views = [in_cell(draw_classes(voxels, labels[is_own], self.class_names, CELL_PX))]
-        if colours is not None:
-            views.insert(0, in_cell(draw(voxels, colours[is_own], np.ones(len(voxels), bool), CELL_PX)))
+        if colors is not None:
+            views.insert(0, in_cell(draw(voxels, colors[is_own], np.ones(len(voxels), bool), CELL_PX)))
         return np.concatenate(views, axis=1), f"{len(voxels):,} voxels of {points:,} points"
 
     def evaluation_images(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
@@ -304,8 +315,8 @@ class SceneClassWriter(SceneWriter):
 
     def write_scene(self, scene: Scene, prediction: np.ndarray, true: np.ndarray | None = None) -> list[str]:
         names = [f"{scene.name}.ply", f"{scene.name}.txt"]
-        colours = colour(prediction, palette_of(self.class_names))
-        write_coloured_ply(self.folder / names[0], scene.xyz, colours, prediction, scene.offset)
+        colors = color(prediction, get_palette(self.class_names))
+        write_colored_ply(self.folder / names[0], scene.xyz, colors, prediction, scene.offset)
         with atomic_file(self.folder / names[1]) as file:
             nothing = IGNORED if 0 in self.numbers else 0  # which ScanNet has for no class
             numbers = scene.as_source(self.numbers[prediction].astype(np.int64), nothing)
@@ -316,12 +327,12 @@ class SceneClassWriter(SceneWriter):
             if true is not None and (true >= 0).any():
                 shown = {"truth": true, **shown}
             views = [(title, draw_classes(scene.xyz, labels, self.class_names)) for title, labels in shown.items()]
-            legend = legend_of(np.concatenate([*shown.values()]), self.class_names)
+            legend = build_legend(np.concatenate([*shown.values()]), self.class_names)
             write_png(self.folder / names[-1], sheet(views, legend))
         return names
 
 
-def loss_counts(points: Points, batch: dict[str, Any]) -> dict[str, float]:
+def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict[str, float]:
     """Normalisers of a batch: of the cross-entropy the labelled points, or the weights of their classes; of the Dice
     loss the classes of each scene.
 
@@ -331,18 +342,18 @@ def loss_counts(points: Points, batch: dict[str, Any]) -> dict[str, float]:
     """
     labels, weights = batch["labels"], points.CLASS_WEIGHTS
     if weights is None:
-        labelled = np.count_nonzero(labels != IGNORED)
+        labeled = np.count_nonzero(labels != IGNORED)
     else:
         numbers = np.bincount(labels[labels != IGNORED], minlength=len(weights))
-        labelled = float(np.dot(numbers, weights))
-    counts = {"loss": labelled}
+        labeled = float(np.dot(numbers, weights))
+    counts = {"loss": labeled}
     if points.DICE_WEIGHT:
         parts = np.split(labels, batch["offsets"][1:-1])
         counts["dice"] = sum(len(np.unique(part[part != IGNORED])) for part in parts)
     return counts
 
 
-def loss_terms(points: Points, logits: paddle.Tensor, batch: dict[str, Any]) -> dict[str, Term]:
+def loss_terms(points: SegmentationPointSection, logits: paddle.Tensor, batch: dict[str, Any]) -> dict[str, LossTerm]:
     """The terms of a training step.
 
     Args:
@@ -355,17 +366,17 @@ def loss_terms(points: Points, logits: paddle.Tensor, batch: dict[str, Any]) -> 
     weights = None if points.CLASS_WEIGHTS is None else tuple(points.CLASS_WEIGHTS)
     if weights is not None or points.LABEL_SMOOTHING or points.FOCAL_GAMMA:
         losses = adjusted_losses(logits, labels, IGNORED, weights, points.LABEL_SMOOTHING, points.FOCAL_GAMMA)
-        count = terms["loss"].count if weights is None else weights_of(labels, IGNORED, weights).sum()
-        terms["loss"] = Term(losses.sum(), count)
+        count = terms["loss"].count if weights is None else look_up_weights(labels, IGNORED, weights).sum()
+        terms["loss"] = LossTerm(losses.sum(), count)
     if points.LOVASZ_WEIGHT:
-        terms["lovasz"] = Term(*lovasz_softmax(logits, labels, IGNORED), weight=points.LOVASZ_WEIGHT)
+        terms["lovasz"] = LossTerm(*lovasz_softmax(logits, labels, IGNORED), weight=points.LOVASZ_WEIGHT)
     if points.DICE_WEIGHT:
-        scenes = scenes_of(offsets, labels.shape[0])
+        scenes = find_scenes(offsets, labels.shape[0])
         found = dice_losses_of_scenes(logits, labels, scenes, offsets.shape[0] - 1, IGNORED)
-        terms["dice"] = Term(*found, weight=points.DICE_WEIGHT)
+        terms["dice"] = LossTerm(*found, weight=points.DICE_WEIGHT)
     return terms
 
 
-def scenes_of(offsets: paddle.Tensor, num_points: int) -> paddle.Tensor:
+def find_scenes(offsets: paddle.Tensor, num_points: int) -> paddle.Tensor:
     """The scene of each point, int64 (P,), from where the scenes begin, int (scenes + 1,)."""
     return paddle.searchsorted(offsets[1:].astype("int64"), paddle.arange(num_points), right=True)

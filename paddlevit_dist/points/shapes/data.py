@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import content_of
+from ...runtime.files import read_content
 from ...tasks.dataset import Dataset, require_split
 from ..data.scene_store import read_lines
 from ..prepare.tables import TABLES, read_table
@@ -135,7 +135,7 @@ def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         UserError: it cannot be read, or is no such mesh; the message names file and line.
     """
-    lines = content_of(path).decode("utf-8", "replace").splitlines()
+    lines = read_content(path).decode("utf-8", "replace").splitlines()
     numbered = [(number, line.split("#")[0].split()) for number, line in enumerate(lines, 1)]
     numbered = [(number, words) for number, words in numbered if words]
     header = _HEADER.match(numbered[0][1][0]) if numbered else None

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ...settings.every_run import RunSettings
-from ...settings.key import AT_LEAST_1, SHARE_BELOW_1, ConfigView, Range, Table, Unused
+from ...settings.key import AT_LEAST_1, SHARE_BELOW_1, ConfigView, IgnoredKeys, KeyTable, Range
 from ...settings.section import Section, key, rows
 
 
-class Solids(Section):
+class SolidSection(Section):
     TRAIN: int = key(640, "synthetic_solids: training shapes", AT_LEAST_1)
     VAL: int = key(160, "synthetic_solids: validation shapes", AT_LEAST_1)
 
 
-class Shapes(Section):
+class ShapeSection(Section):
     VOXEL_SIZE: float = key(
         0.05,
         "edge of a voxel; a shape is scaled so that its farthest point is at 1 from its middle",
@@ -30,24 +30,24 @@ class Shapes(Section):
         "z", "axis of ROTATION_DEGREES, upright in images; y for modelnet40_normal_resampled"
     )
     ROTATION_DEGREES: float = key(0.0, "training: largest angle around the axis UP", Range(low=0, high=180))
-    SOLIDS: Solids
+    SOLIDS: SolidSection
 
 
 class ShapeSettings(RunSettings):
-    SHAPES: Shapes
+    SHAPES: ShapeSection
 
 
 _TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES")
 
 
-def _find_unused(given: ConfigView[ShapeSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[ShapeSettings]) -> Iterator[IgnoredKeys]:
     if given.values.DATA.DATASET != "synthetic_solids":
-        yield Unused(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
+        yield IgnoredKeys(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
 
 
-TABLE = Table(
+TABLE = KeyTable(
     rows(ShapeSettings),
     training=tuple(f"SHAPES.{name}" for name in _TRAINING),
     effects={"training": ("SHAPES.SOLIDS.",)},
-    unused=_find_unused,
+    find_ignored=_find_unused,
 )

@@ -10,23 +10,23 @@ import paddle
 
 from ...losses import adjusted_losses
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import Classifier, joined
-from ...metrics.classifier_figures import Evaluated, galleries, tables
+from ...metrics.classifier import ClassifierTask, joined
+from ...metrics.classifier_figures import EvaluatedAnswers, galleries, tables
 from ...models import create_model
 from ...runtime.errors import UserError
-from ...tasks.dataset import Samples, dataset_class, names_of_classes
+from ...tasks.dataset import TransformedDataset, dataset_class, names_of_classes
 from ...tasks.figures import Figure
 from ...tasks.prediction import InputSamples, find_inputs
 from ...tasks.sample_checks import BadSample, require_finite, require_label
-from ...tasks.task import Labelled, Step, Term
+from ...tasks.task import Labeled, LossTerm, StepPosition
 from ..data.augment import rotation
 from ..data.images import draw
 from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
-from ..scene_task import outputs_of
+from ..scene_task import compute_outputs
 from ..sparse import PlanSpec, build_plan
 from .data import ENDINGS, SampledShape, ShapeDataset, read_shape
-from .settings import Shapes, ShapeSettings
+from .settings import ShapeSection, ShapeSettings
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
 _NO_LABEL = -1
@@ -43,7 +43,7 @@ class ShapeSample(NamedTuple):
     label: int
 
 
-class ShapeSamples(Samples):
+class ShapeSamples(TransformedDataset):
     """A dataset of shapes as network input.
 
     Args:
@@ -51,15 +51,15 @@ class ShapeSamples(Samples):
         is_training: they are varied at random.
     """
 
-    def __init__(self, dataset: ShapeDataset, shapes: Shapes, is_training: bool) -> None:
+    def __init__(self, dataset: ShapeDataset, shapes: ShapeSection, is_training: bool) -> None:
         self.dataset, self.shapes, self.is_training = dataset, shapes, is_training
         self.class_names = dataset.class_names
 
     def sample(self, index: int, generator: np.random.Generator) -> ShapeSample:
-        return sample_of(self.dataset.read(index), self.shapes, generator if self.is_training else None)
+        return build_sample(self.dataset.read(index), self.shapes, generator if self.is_training else None)
 
 
-def sample_of(shape: SampledShape, keys: Shapes, generator: np.random.Generator | None = None) -> ShapeSample:
+def build_sample(shape: SampledShape, keys: ShapeSection, generator: np.random.Generator | None = None) -> ShapeSample:
     """A shape as network input.
 
     Args:
@@ -90,7 +90,7 @@ def sample_of(shape: SampledShape, keys: Shapes, generator: np.random.Generator 
 
 
 def _vary(
-    xyz: np.ndarray, normals: np.ndarray, keys: Shapes, generator: np.random.Generator
+    xyz: np.ndarray, normals: np.ndarray, keys: ShapeSection, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     angle = math.radians(keys.ROTATION_DEGREES) * generator.uniform(-1, 1)
     matrix = rotation("xyz".index(keys.UP), angle).astype(np.float32)
@@ -102,16 +102,16 @@ def _vary(
 class ShapeInputs(InputSamples):
     """Files of shapes to be predicted, as an evaluation would see them."""
 
-    labelled = False
+    labeled = False
 
-    def __init__(self, shapes: Shapes, names: Sequence[str], unreadable: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, shapes: ShapeSection, names: Sequence[str], unreadable: Sequence[tuple[str, str]]) -> None:
         self.shapes, self.names, self.unreadable = shapes, names, unreadable
 
     def sample(self, index: int, generator: np.random.Generator) -> ShapeSample:
-        return sample_of(read_shape(self.names[index]), self.shapes)
+        return build_sample(read_shape(self.names[index]), self.shapes)
 
 
-class ShapeClassification(Classifier):
+class ShapeClassification(ClassifierTask):
     """Trains and evaluates a sparse network that has one output for each shape. The loss is the mean over all shapes of
     all ranks."""
 
@@ -146,13 +146,13 @@ class ShapeClassification(Classifier):
             return {"coordinates": coordinates, "labels": labels}
         return {"features": features, "labels": labels, **build_plan(coordinates, self.plan_spec, len(samples))}
 
-    def classes_of(self, samples: ShapeSamples) -> np.ndarray | None:
+    def get_classes(self, samples: ShapeSamples) -> np.ndarray | None:
         return samples.dataset.labels
 
-    def about_data(self, samples: Samples) -> dict[str, Any]:
-        return {**super().about_data(samples), "classes": list(self.class_names)}
+    def dataset_signature(self, samples: TransformedDataset) -> dict[str, Any]:
+        return {**super().dataset_signature(samples), "classes": list(self.class_names)}
 
-    def about_input(self) -> dict[str, Any]:
+    def preprocess_signature(self) -> dict[str, Any]:
         shapes = self.config.SHAPES
         return {"SHAPES.VOXEL_SIZE": shapes.VOXEL_SIZE, "SHAPES.FEATURES": list(shapes.FEATURES)}
 
@@ -166,39 +166,43 @@ class ShapeClassification(Classifier):
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Float32 (batch, classes)."""
-        return outputs_of(model, batch, self.config.MODEL.NAME, batch["labels"].shape[0], "shape")
+        return compute_outputs(model, batch, self.config.MODEL.NAME, batch["labels"].shape[0], "shape")
 
     def expected_losses(self) -> dict[str, float]:
         return {"loss": math.log(self.num_classes)}
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
         logits, labels = self.logits(model, batch), batch["labels"]
         losses = adjusted_losses(logits, labels, _NO_LABEL, smoothing=self.config.SHAPES.LABEL_SMOOTHING)
         with paddle.no_grad():
             correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
         number = labels.shape[0]
-        return {"loss": Term(losses.sum(), number), "accuracy": Term(correct, number, weight=0.0)}
+        return {"loss": LossTerm(losses.sum(), number), "accuracy": LossTerm(correct, number, weight=0.0)}
 
     def build_metrics(self) -> "ShapeMetrics":
         return ShapeMetrics(self.num_classes, self.class_names)
 
-    def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         def image_of(index: int) -> np.ndarray | None:
             try:
                 return draw_shape(samples.sample(index, np.random.default_rng(0)).voxels, self.config.SHAPES.UP)
             except (UserError, BadSample, OSError):
                 return None
 
-        evaluated = Evaluated(*joined(records), self.num_classes, self.class_names, self.sample_name)
+        evaluated = EvaluatedAnswers(*joined(records), self.num_classes, self.class_names, self.sample_name)
         return [*galleries(evaluated, image_of, samples.describe), *tables(evaluated)]
 
-    def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labelled]:
+    def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:
         scenes, voxels = batch["coordinates"][:, 0], batch["coordinates"][:, 1:]
         of_each = [(voxels[scenes == number], label) for number, label in enumerate(batch["labels"].tolist())]
         up, names = self.config.SHAPES.UP, self.class_names
         return [(draw_shape(one, up), f"{names[label]}, {len(one):,} voxels") for one, label in of_each]
 
-    def evaluation_images(self, samples: ShapeSamples, indices: Sequence[int]) -> list[Labelled]:
+    def evaluation_images(self, samples: ShapeSamples, indices: Sequence[int]) -> list[Labeled]:
         plain = ShapeSamples(samples.dataset, samples.shapes, is_training=False)
         nothing_random = np.random.default_rng(0)
         return self.images(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
@@ -225,8 +229,8 @@ def draw_shape(voxels: np.ndarray, up: str) -> np.ndarray:
     """
     upright = np.roll(voxels, 2 - "xyz".index(up), axis=1).astype(np.float32)  # turned about (1, 1, 1)
     shares = (upright - upright.min(axis=0)) / np.maximum(np.ptp(upright, axis=0), 1)
-    colours = np.rint(40 + 180 * shares).astype(np.uint8)
-    return draw(upright, colours, np.ones(len(upright), bool), _IMAGE_PX)
+    colors = np.rint(40 + 180 * shares).astype(np.uint8)
+    return draw(upright, colors, np.ones(len(upright), bool), _IMAGE_PX)
 
 
 def _as_shape(path: str) -> str | None:

@@ -22,7 +22,7 @@ import paddle
 from ...launch import tuning
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype, product_dtype
-from .device_plan import Direction, KernelMap, KernelPairs
+from .device_plan import KernelDirection, KernelMap, KernelPairs
 
 
 def _threads() -> int:
@@ -32,7 +32,7 @@ def _threads() -> int:
     return max(1, paddle.get_flags(["FLAGS_paddle_num_threads"])["FLAGS_paddle_num_threads"])
 
 
-class _Pass(NamedTuple):
+class _ConvolutionPass(NamedTuple):
     """One direction of a convolution: which rows receive from which through which matrix.
 
     Attributes:
@@ -41,9 +41,9 @@ class _Pass(NamedTuple):
         centre: number of the matrix through which every row receives from itself; None if there is none.
     """
 
-    direction: Direction
+    direction: KernelDirection
     matrix_numbers: Sequence[int]
-    centre: int | None
+    center: int | None
 
 
 def convolve(
@@ -74,21 +74,29 @@ def convolve(
     """
     order = list(range(kernel_map.num_offsets)) if weight_order is None else list(weight_order)
     if kernel_map.is_symmetric:
-        centre = order[len(order) // 2]
-        passes = [_Pass(kernel_map.to_coarse, numbers, centre) for numbers in (order, order[::-1])]
+        center = order[len(order) // 2]
+        passes = [_ConvolutionPass(kernel_map.to_coarse, numbers, center) for numbers in (order, order[::-1])]
     else:
-        passes = [_Pass(kernel_map.to_coarse, order, None), _Pass(kernel_map.to_fine, order, None)]
+        passes = [
+            _ConvolutionPass(kernel_map.to_coarse, order, None),
+            _ConvolutionPass(kernel_map.to_fine, order, None),
+        ]
     forward, backward = passes[::-1] if to_fine else passes
     features = as_dtype(features, product_dtype() or weight.dtype)
-    return _Convolution.apply(features, weight, forward, backward, rows)
+    return _SparseConvolutionFunction.apply(features, weight, forward, backward, rows)
 
 
-class _Convolution(paddle.autograd.PyLayer):
+class _SparseConvolutionFunction(paddle.autograd.PyLayer):
     """Uses the pairs of one direction forward, and of the other backward."""
 
     @staticmethod
     def forward(
-        ctx: Any, features: paddle.Tensor, weight: paddle.Tensor, forward: _Pass, backward: _Pass, rows: int
+        ctx: Any,
+        features: paddle.Tensor,
+        weight: paddle.Tensor,
+        forward: _ConvolutionPass,
+        backward: _ConvolutionPass,
+        rows: int,
     ) -> paddle.Tensor:
         ctx.save_for_backward(features, weight)
         ctx.backward_pass = backward
@@ -102,7 +110,7 @@ class _Convolution(paddle.autograd.PyLayer):
         needs_features, needs_weight = ctx.needed
         with paddle.no_grad(), autocast.off():
             transposed = _matrices(weight.transpose([0, 2, 1]), features) if needs_features else None
-            outer = _OuterProducts(features, gradient, ctx.backward_pass.centre, weight) if needs_weight else None
+            outer = _OuterProducts(features, gradient, ctx.backward_pass.center, weight) if needs_weight else None
             of_features = _receive(gradient, transposed, ctx.backward_pass, features.shape[0], weight.dtype, outer)
             return of_features, outer.stack_products(weight) if needs_weight else None
 
@@ -116,12 +124,12 @@ class _OuterProducts:
     """Gradient of the weight: for each matrix the sum over its pairs of a feature row times a gradient row."""
 
     def __init__(
-        self, features: paddle.Tensor, gradient: paddle.Tensor, centre: int | None, weight: paddle.Tensor
+        self, features: paddle.Tensor, gradient: paddle.Tensor, center: int | None, weight: paddle.Tensor
     ) -> None:
         self.features = features
         self.sums: dict[int, paddle.Tensor] = {}  # (C_in, C_out) by number of the matrix, in the weight's dtype
-        if centre is not None and features.shape[0]:
-            self.sums[centre] = as_dtype(paddle.matmul(features, gradient, transpose_x=True), weight.dtype)
+        if center is not None and features.shape[0]:
+            self.sums[center] = as_dtype(paddle.matmul(features, gradient, transpose_x=True), weight.dtype)
 
     def merge(self, sums: Iterable[tuple[int, paddle.Tensor]]) -> None:
         for number, value in sums:
@@ -140,7 +148,7 @@ def _add(sums: dict[int, paddle.Tensor], number: int, value: paddle.Tensor) -> N
 def _receive(
     source: paddle.Tensor,
     matrices: Sequence[paddle.Tensor] | None,
-    work: _Pass,
+    work: _ConvolutionPass,
     rows: int,
     sum_dtype: Any,
     outer: _OuterProducts | None = None,
@@ -152,14 +160,14 @@ def _receive(
     """
     received = None
     if matrices is not None:
-        if work.centre is not None and rows:
-            received = as_dtype(paddle.matmul(source, matrices[work.centre]), sum_dtype)
+        if work.center is not None and rows:
+            received = as_dtype(paddle.matmul(source, matrices[work.center]), sum_dtype)
         else:
             received = paddle.zeros([rows, matrices[0].shape[1]], dtype=sum_dtype)
     if work.direction.groups:
         _receive_in_groups(source, matrices, work, received, sum_dtype, outer)
         return received if received is None else as_dtype(received, source.dtype)
-    adds = work.centre is not None or not work.direction.is_exclusive
+    adds = work.center is not None or not work.direction.is_exclusive
 
     def run(blocks: Sequence[list[KernelPairs]]) -> dict[int, paddle.Tensor]:
         sums: dict[int, paddle.Tensor] = {}
@@ -190,7 +198,7 @@ def _receive(
 def _receive_in_groups(
     source: paddle.Tensor,
     matrices: Sequence[paddle.Tensor] | None,
-    work: _Pass,
+    work: _ConvolutionPass,
     received: paddle.Tensor | None,
     sum_dtype: Any,
     outer: _OuterProducts | None,

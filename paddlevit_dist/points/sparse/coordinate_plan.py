@@ -72,7 +72,7 @@ class PlanSpec(NamedTuple):
     block_rows: int | None = 8192
 
 
-class Scenes(NamedTuple):
+class SceneRanges(NamedTuple):
     """Which voxels of a level are whose; arrays, or tensors on the device.
 
     Attributes:
@@ -145,12 +145,12 @@ class CoordinatePlan:
         """As ``CoordinateLevels.find``."""
         return self._levels.find(stride, wanted)
 
-    def scenes(self, stride: Steps) -> Scenes:
+    def scenes(self, stride: Steps) -> SceneRanges:
         """Which voxels of a level are whose."""
         numbers = self.level(stride).coordinates[:, 0].astype(np.int32)
         is_sorted = bool((numbers[1:] >= numbers[:-1]).all())
         order = np.argsort(numbers[:0] if is_sorted else numbers, kind="stable").astype(np.int32)
-        return Scenes(numbers, order, np.bincount(numbers, minlength=self.num_scenes).tolist())
+        return SceneRanges(numbers, order, np.bincount(numbers, minlength=self.num_scenes).tolist())
 
     def kernel_map(self, key: MapKey) -> tuple[PairLists, ...]:
         """The pairs of a kernel between two levels: to the coarse one and, if the kernel is not symmetric, to the fine
@@ -367,7 +367,7 @@ class PackedPlan(NamedTuple):
     dimension: int
     num_scenes: int
     rows: dict[Steps, int]
-    scenes: dict[Steps, Scenes]
+    scenes: dict[Steps, SceneRanges]
     maps: dict[MapKey, tuple[PairLists, ...]]
 
 
@@ -391,7 +391,7 @@ def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:
     for _ in range(next(values)):
         stride, ordered = steps(), next(values)
         middle, end = start + rows[stride], start + rows[stride] + ordered
-        scenes[stride] = Scenes(pairs[start:middle], pairs[middle:end], [next(values) for _ in range(num_scenes)])
+        scenes[stride] = SceneRanges(pairs[start:middle], pairs[middle:end], [next(values) for _ in range(num_scenes)])
         start = end
     maps: dict[MapKey, tuple[PairLists, ...]] = {}
     for _ in range(next(values)):

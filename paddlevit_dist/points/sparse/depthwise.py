@@ -43,10 +43,10 @@ class DepthwiseConvolution(Convolution):
         self.bias = self._uniform([1, self.in_channels]) if bias else None
 
     def _convolve(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
-        return _Depthwise.apply(as_dtype(features, self.kernel.dtype), self.kernel, kernel_map, rows)
+        return _SparseDepthwiseFunction.apply(as_dtype(features, self.kernel.dtype), self.kernel, kernel_map, rows)
 
 
-class _Depthwise(paddle.autograd.PyLayer):
+class _SparseDepthwiseFunction(paddle.autograd.PyLayer):
     @staticmethod
     def forward(
         ctx: Any, features: paddle.Tensor, kernel: paddle.Tensor, kernel_map: KernelMap, rows: int

@@ -16,7 +16,7 @@ from .coordinate_plan import (
     MapKey,
     PairLists,
     PlanSpec,
-    Scenes,
+    SceneRanges,
     group_lists,
     unpack_plan,
 )
@@ -77,7 +77,7 @@ class PairGroup(NamedTuple):
             yield KernelPairs(offset, self.receivers[start : start + size], self.givers[start : start + size])
 
 
-class Direction(NamedTuple):
+class KernelDirection(NamedTuple):
     """A kernel map in one direction on the device, by blocks or by groups.
 
     Attributes:
@@ -104,25 +104,27 @@ class KernelMap(NamedTuple):
 
     is_symmetric: bool
     num_offsets: int
-    to_coarse: Direction
-    to_fine: Direction
+    to_coarse: KernelDirection
+    to_fine: KernelDirection
 
 
-def direction_of(lists: PairLists) -> Direction:
+def build_direction(lists: PairLists) -> KernelDirection:
     """From lists on the device; all tensors are created by few operations."""
     counts = lists.counts
     blocks: list[list[KernelPairs]] = [[] for _ in counts]
     if not counts.any():
-        return Direction(blocks, lists.is_exclusive, [])
+        return KernelDirection(blocks, lists.is_exclusive, [])
     both = lists.receivers, lists.givers
     if lists.is_grouped:
         members = group_lists(counts)
         parts = [paddle.split(side, [len(sizes) * sizes[0] for _, sizes in members]) for side in both]
-        return Direction([], lists.is_exclusive, [PairGroup(*own, *sides) for own, *sides in zip(members, *parts)])
+        return KernelDirection(
+            [], lists.is_exclusive, [PairGroup(*own, *sides) for own, *sides in zip(members, *parts)]
+        )
     receivers, givers = (paddle.split(side, counts[counts > 0].tolist()) for side in both)
     for (block, offset), receiving, giving in zip(np.argwhere(counts > 0).tolist(), receivers, givers):
         blocks[block].append(KernelPairs(offset, receiving, giving))
-    return Direction(blocks, lists.is_exclusive, [])
+    return KernelDirection(blocks, lists.is_exclusive, [])
 
 
 class Plan:
@@ -136,7 +138,7 @@ class Plan:
         self.dimension = dimension
         self.num_scenes = num_scenes
         self._maps: dict[MapKey, KernelMap] = {}
-        self._scenes: dict[Steps, Scenes] = {}
+        self._scenes: dict[Steps, SceneRanges] = {}
         self._rows: dict[Steps, int] = {}
         self._packed_maps: dict[MapKey, tuple[PairLists, ...]] = {}
         self._coordinate_plan: CoordinatePlan | None = None
@@ -195,14 +197,14 @@ class Plan:
             raise ValueError(_NO_COORDINATES)
         return self._coordinate_plan
 
-    def scenes(self, stride: Steps) -> Scenes:
+    def scenes(self, stride: Steps) -> SceneRanges:
         """Which voxels of a level are whose."""
         self._asked_scenes[stride] = None
         if stride not in self._scenes:
             if self._coordinate_plan is None:
                 raise ValueError(f"the plan has no scene numbers for stride {stride}: {_ASK}")
             numbers, order, sizes = self._coordinate_plan.scenes(stride)
-            self._scenes[stride] = Scenes(to_device(numbers), to_device(order), sizes)
+            self._scenes[stride] = SceneRanges(to_device(numbers), to_device(order), sizes)
         return self._scenes[stride]
 
     def kernel_map(self, key: MapKey) -> KernelMap:
@@ -215,7 +217,7 @@ class Plan:
                 lists = self._packed_maps[key]
             else:
                 raise ValueError(f"the plan has no {key}: {_ASK}")
-            directions = [direction_of(one) for one in lists]
+            directions = [build_direction(one) for one in lists]
             num_offsets = key.num_offsets(self.dimension)
             self._maps[key] = KernelMap(key.is_symmetric, num_offsets, directions[0], directions[-1])
         return self._maps[key]
@@ -224,7 +226,7 @@ class Plan:
         """The pairs of a level with any other voxels; arguments as of ``CoordinatePlan.map_to``. Only for a plan
         created from coordinates in this process."""
         lists = self._arrays().map_to(stride, coarse, offsets)
-        return KernelMap(False, len(offsets), *(direction_of(_on_device(one)) for one in lists))
+        return KernelMap(False, len(offsets), *(build_direction(_on_device(one)) for one in lists))
 
     def asked_for(self, block_rows: int | None) -> PlanSpec:
         """Return what parts of this plan have been used so far."""

@@ -169,7 +169,7 @@ def to_dense(
         farthest = coordinates[:, 1:].max(axis=0) if len(coordinates) else first
         shape = np.maximum((farthest - first) // steps + 1, 1)
     cells = x.plan.num_scenes, *along_axes(whole("shape", shape, x.dimension), x.dimension)
-    flat = _cells_of(coordinates, first, steps, cells)
+    flat = _number_cells(coordinates, first, steps, cells)
     dense = put_rows(x.features, flat, int(np.prod(cells))).reshape([*cells, x.features.shape[1]])
     return dense.transpose([0, x.dimension + 1, *range(1, x.dimension + 1)]), first
 
@@ -200,12 +200,12 @@ def from_dense(
         coordinates = np.concatenate([places[:, :1], places[:, 1:] * steps + first], axis=1)
     else:
         coordinates = np.asarray(coordinates, np.int64)
-        flat = _cells_of(coordinates, first, steps, cells)
+        flat = _number_cells(coordinates, first, steps, cells)
     plan = Plan.of_coordinates(coordinates, values.shape[0], whole("stride", stride))
     return SparseTensor(take_rows(rows, flat), plan=plan, stride=stride)
 
 
-def _cells_of(coordinates: np.ndarray, first: np.ndarray, steps: np.ndarray, cells: Sequence[int]) -> np.ndarray:
+def _number_cells(coordinates: np.ndarray, first: np.ndarray, steps: np.ndarray, cells: Sequence[int]) -> np.ndarray:
     """The number of each voxel's cell, int64 (N,), in a dense array (scenes, *sides) that begins at ``first``."""
     places = np.concatenate([coordinates[:, :1], (coordinates[:, 1:] - first) // steps], axis=1)
     outside = np.flatnonzero(((places < 0) | (places >= cells)).any(axis=1))

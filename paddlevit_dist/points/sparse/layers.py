@@ -14,8 +14,8 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ...distributed import BatchNorm as SynchronisableBatchNorm
-from ...distributed import zero_of
+from ...distributed import DistributedBatchNorm as SynchronizableBatchNorm
+from ...distributed import build_zero
 from ...runtime.autocast import as_dtype, like_products, product_dtype
 from ...tasks.model import Model
 from .convolution import convolve
@@ -228,7 +228,7 @@ def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
     return paddle.matmul(features, matrix) if features.shape[0] else no_rows(features, matrix)
 
 
-class RowsBatchNorm(SynchronisableBatchNorm):
+class RowsBatchNorm(SynchronizableBatchNorm):
     """Batch normalisation of a tensor (rows, channels).
 
     Args:
@@ -278,7 +278,7 @@ class Pointwise(nn.Layer):
             return x.with_features(self.layer(x.features))
         # Most kernels refuse no rows; and all parameters, here and before, have a gradient of zeros on this rank too.
         one = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
-        return x.with_features(no_rows(self.layer(one + zero_of(x.features).astype(one.dtype))))
+        return x.with_features(no_rows(self.layer(one + build_zero(x.features).astype(one.dtype))))
 
 
 class ReLU(Pointwise):
@@ -315,9 +315,9 @@ class SparseNetwork(Model):
 
     def plan_spec(self) -> PlanSpec:
         """The ``PlanSpec`` for ``build_plan`` in the loader process."""
-        return self.spec_of("whole", self, self.in_channels)
+        return self.find_spec("whole", self, self.in_channels)
 
-    def spec_of(self, name: str, part: Callable[[SparseTensor], Any], channels: int) -> PlanSpec:
+    def find_spec(self, name: str, part: Callable[[SparseTensor], Any], channels: int) -> PlanSpec:
         """Find what a part of the network requires of a plan, found by a forward pass of one voxel.
 
         Args:

@@ -39,7 +39,7 @@ class ResidualBlock(nn.Layer):
         return self.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
-class Encoder(SparseNetwork):
+class MinkEncoder(SparseNetwork):
     """The way down of MinkowskiEngine's U-Nets: five levels of voxels, strides 1 to 16.
 
     Args:
@@ -78,7 +78,7 @@ class Encoder(SparseNetwork):
         return found
 
 
-class MinkUNet(Encoder):
+class MinkUNet(MinkEncoder):
     """U-Net over five levels of voxels, strides 1 to 16.
 
     Args:
@@ -113,7 +113,7 @@ class MinkUNet(Encoder):
             setattr(self, f"block{stage + 1}", _stage(width + skipped.pop(), width, depths[stage], dimension))
             channels = width
         self.reset_classifier(num_classes)
-        _initialise(self)
+        _initialize(self)
 
     def forward_features(self, x: SparseTensor) -> SparseTensor:
         """Features (N, num_features) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
@@ -133,13 +133,13 @@ class MinkUNet(Encoder):
         self.final = _classifier(self.num_features, num_classes, self.dimension)
 
 
-class MinkClassifier(Encoder):
+class MinkClassifier(MinkEncoder):
     """The same way down, the mean over the voxels of each scene, and a linear classifier: a U-Net's weights fit all but
     the last.
 
     Args:
         num_classes: outputs for each scene; 0 for a network that returns features.
-        others: as of ``Encoder``.
+        others: as of ``MinkEncoder``.
     """
 
     variants = CLASSIFIER
@@ -158,7 +158,7 @@ class MinkClassifier(Encoder):
         self.num_features = widths[3]
         self.pooling = GlobalPooling()
         self.reset_classifier(num_classes)
-        _initialise(self)
+        _initialize(self)
 
     def forward_features(self, x: SparseTensor) -> paddle.Tensor:
         """Features (scenes, num_features)."""
@@ -222,7 +222,7 @@ def _classifier(in_channels: int, num_classes: int, dimension: int) -> nn.Layer:
     return Convolution(in_channels, num_classes, 1, bias=True, dimension=dimension) if num_classes else nn.Identity()
 
 
-def _initialise(network: nn.Layer) -> None:
+def _initialize(network: nn.Layer) -> None:
     """Normal weights with variance 2 / (C_out K) (He et al., 2015, backward case), as MinkowskiEngine's U-Nets start;
     transposed convolutions keep their uniform weights."""
     for layer in network.sublayers():

@@ -71,13 +71,13 @@ class InstanceNorm(nn.Layer):
         scenes = x.plan.scenes(x.stride)
         with autocast.off():  # sums over all voxels of a scene leave the range of half precision
             features = as_dtype(x.features, self.weight.dtype)
-            centred = features - paddle.gather(of_each_scene(features, scenes, paddle.mean), scenes.numbers)
-            variance = of_each_scene(centred * centred, scenes, paddle.mean)  # (scenes, C)
+            centered = features - paddle.gather(of_each_scene(features, scenes, paddle.mean), scenes.numbers)
+            variance = of_each_scene(centered * centered, scenes, paddle.mean)  # (scenes, C)
             # By scene, since Paddle's CPU kernels add the gradient of one row for all voxels in ten times the time.
             scale = self.weight * paddle.rsqrt(variance + self.epsilon)
             shift = self.bias.expand(scale.shape)
             scale, shift = (paddle.gather(own, scenes.numbers) for own in (scale, shift))
-            return x.with_features(centred * scale + shift)
+            return x.with_features(centered * scale + shift)
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[1]}, epsilon={self.epsilon:g}"

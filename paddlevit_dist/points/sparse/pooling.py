@@ -7,17 +7,17 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ...distributed import zero_of
+from ...distributed import build_zero
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype
 from .coordinate_keys import Steps
-from .coordinate_plan import MapKey, Scenes
-from .device_plan import Direction, KernelMap
+from .coordinate_plan import MapKey, SceneRanges
+from .device_plan import KernelDirection, KernelMap
 from .switching import take_arguments
 from .tensor import SparseTensor, finer_stride, put_rows, require_sparse, times, whole
 
 
-class _Pooling(nn.Layer):
+class _PoolingLayer(nn.Layer):
     """Base class of the pooling layers.
 
     Args:
@@ -58,36 +58,36 @@ class _Pooling(nn.Layer):
 
     def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         """(rows, C) from the input's features (n, C)."""
-        return _Sum.apply(features, kernel_map, rows, self._to_fine)
+        return _SumFunction.apply(features, kernel_map, rows, self._to_fine)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, dilation={self.dilation}"
 
 
-class SumPooling(_Pooling):
+class SumPooling(_PoolingLayer):
     """Sum over the existing voxels in the kernel."""
 
 
-class AveragePooling(_Pooling):
+class AveragePooling(_PoolingLayer):
     """Mean over the existing voxels in the kernel, as in MinkowskiEngine; 0 if there are none."""
 
     def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         with paddle.no_grad():
-            counts = _Sum.apply(paddle.ones([features.shape[0], 1], dtype=features.dtype), kernel_map, rows)
-        return _divide(_Sum.apply(features, kernel_map, rows), counts)
+            counts = _SumFunction.apply(paddle.ones([features.shape[0], 1], dtype=features.dtype), kernel_map, rows)
+        return _divide(_SumFunction.apply(features, kernel_map, rows), counts)
 
 
-class MaxPooling(_Pooling):
+class MaxPooling(_PoolingLayer):
     """Maximum of each channel over the existing voxels in the kernel; 0 if there are none.
 
     In a tie, the first kernel offset gets the gradient. What is not a number stays so.
     """
 
     def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
-        return _Max.apply(features, kernel_map, rows)
+        return _MaxFunction.apply(features, kernel_map, rows)
 
 
-class Unpooling(_Pooling):
+class Unpooling(_PoolingLayer):
     """The transpose of ``SumPooling``: every coarse voxel's features are added to the finer voxels in its kernel."""
 
     _to_fine = True
@@ -119,7 +119,7 @@ class GlobalPooling(nn.Layer):
         return f"mode={self.mode}"
 
 
-def of_each_scene(features: paddle.Tensor, scenes: Scenes, reduce: Callable[..., paddle.Tensor]) -> paddle.Tensor:
+def of_each_scene(features: paddle.Tensor, scenes: SceneRanges, reduce: Callable[..., paddle.Tensor]) -> paddle.Tensor:
     """(scenes, C) from (N, C), zeros for scenes without voxels.
 
     A scene's voxels are added one by one, in full precision: a product with ones would be rounded by a GPU's TF32, and
@@ -130,7 +130,7 @@ def of_each_scene(features: paddle.Tensor, scenes: Scenes, reduce: Callable[...,
     """
     present = np.flatnonzero(scenes.sizes)
     if not len(present):
-        return paddle.zeros([len(scenes.sizes), features.shape[1]], dtype=features.dtype) + zero_of(features).astype(
+        return paddle.zeros([len(scenes.sizes), features.shape[1]], dtype=features.dtype) + build_zero(features).astype(
             features.dtype
         )
     ordered = paddle.gather(features, scenes.order) if scenes.order.shape[0] else features
@@ -153,7 +153,7 @@ def _divide(total: paddle.Tensor, counts: paddle.Tensor) -> paddle.Tensor:
     return total / paddle.clip(counts, min=1.0) if total.shape[0] else total
 
 
-class _Sum(paddle.autograd.PyLayer):
+class _SumFunction(paddle.autograd.PyLayer):
     """Sum of the giving rows of all kernel offsets; the centre of a symmetric map gives too."""
 
     @staticmethod
@@ -162,26 +162,26 @@ class _Sum(paddle.autograd.PyLayer):
     ) -> paddle.Tensor:
         directions = kernel_map.to_fine, kernel_map.to_coarse
         forward, ctx.back = directions if to_fine else directions[::-1]
-        ctx.has_centre, ctx.rows = kernel_map.is_symmetric, features.shape[0]
+        ctx.has_center, ctx.rows = kernel_map.is_symmetric, features.shape[0]
         with paddle.no_grad():
-            return summed(features, forward, rows, ctx.has_centre)
+            return summed(features, forward, rows, ctx.has_center)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
         with paddle.no_grad():
-            return summed(gradient, ctx.back, ctx.rows, ctx.has_centre)
+            return summed(gradient, ctx.back, ctx.rows, ctx.has_center)
 
 
 def summed(
     source: paddle.Tensor,
-    direction: Direction,
+    direction: KernelDirection,
     rows: int,
-    has_centre: bool,
+    has_center: bool,
     scales: Sequence[paddle.Tensor] | None = None,
 ) -> paddle.Tensor:
     """Sum what each of ``rows`` rows receives: the sum of the giving rows (n, C), and of itself if the map has a
     centre, each times the ``scales`` (C,) of its kernel offset."""
-    if has_centre and rows:  # some kernels reject no rows
+    if has_center and rows:  # some kernels reject no rows
         received = source.clone() if scales is None else source * scales[len(scales) // 2]
     else:
         received = paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
@@ -192,7 +192,7 @@ def summed(
     return received
 
 
-class _Max(paddle.autograd.PyLayer):
+class _MaxFunction(paddle.autograd.PyLayer):
     """Maximum over the giving rows for each row and channel."""
 
     @staticmethod
@@ -228,7 +228,7 @@ class _Max(paddle.autograd.PyLayer):
 def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tensor, paddle.Tensor]]:
     """(kernel offset, receivers, givers) of all pairs to the coarse level, including the centre, by ascending
     offset."""
-    centre: int | None = kernel_map.num_offsets // 2 if kernel_map.is_symmetric and rows else None
+    center: int | None = kernel_map.num_offsets // 2 if kernel_map.is_symmetric and rows else None
     offsets: dict[int, list[Any]] = {}
     for pairs in kernel_map.to_coarse.lists():
         offsets.setdefault(pairs.offset, []).append(pairs)
@@ -236,7 +236,7 @@ def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tenso
         (offset, paddle.concat([p.receivers for p in pairs]), paddle.concat([p.givers for p in pairs]))
         for offset, pairs in offsets.items()
     ]
-    if centre is not None:
+    if center is not None:
         every_row = paddle.arange(rows, dtype="int32")
-        result.append((centre, every_row, every_row))
+        result.append((center, every_row, every_row))
     return sorted(result, key=lambda entry: entry[0])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...distributed import zero_of
+from ...distributed import build_zero
 from ...runtime import paddle_versions
 from ...runtime.autocast import as_dtype, product_dtype
 from ...runtime.transfers import to_device
@@ -112,13 +112,13 @@ class SparseTensor:
 
     def coordinates_at(self, batch_index: int) -> np.ndarray:
         """Of one scene int32 (rows, D), without its number."""
-        return self.coordinates[self._rows_of(batch_index), 1:]
+        return self.coordinates[self._find_rows(batch_index), 1:]
 
     def features_at(self, batch_index: int) -> paddle.Tensor:
         """Of one scene (rows, C)."""
-        return take_rows(self.features, self._rows_of(batch_index))
+        return take_rows(self.features, self._find_rows(batch_index))
 
-    def _rows_of(self, scene: int) -> np.ndarray:
+    def _find_rows(self, scene: int) -> np.ndarray:
         if not 0 <= scene < self.plan.num_scenes:
             raise ValueError(f"scene {scene} of {self.plan.num_scenes}, which are counted from 0")
         return np.flatnonzero(self.coordinates[:, 0] == scene)
@@ -282,7 +282,7 @@ def put_rows(
         return features if total is None else no_rows(total, features)
     total = paddle.zeros([number, features.shape[1]], dtype=features.dtype) if total is None else total
     if not features.shape[0]:
-        return total + zero_of(features).astype(total.dtype)
+        return total + build_zero(features).astype(total.dtype)
     return paddle.scatter_nd_add(total, to_device(rows[:, None]), features)
 
 

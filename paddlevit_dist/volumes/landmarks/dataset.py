@@ -12,10 +12,10 @@ from ...runtime.files import count_by_suffix
 from ...tasks.dataset import require_split
 from .. import dicom, landmark_files
 from ..dataset import AS_THEY_ARE, VolumeDataset, VolumeOptions
-from ..geometry import Geometry, convert
+from ..geometry import VolumeGeometry, convert
 from ..nonzero import VOLUME
-from ..reading import Header, case_name, common_spacing, list_volumes, parts_of, read_header, remarks_on
-from ..store import Decoded, DecodedStore, read_stored
+from ..reading import VolumeHeader, case_name, common_spacing, list_parts, list_volumes, read_header, remarks_on
+from ..store import DecodedStore, DecodedVolume, read_stored
 from .mirroring import propose_pairs
 
 _LAYOUT = (
@@ -27,7 +27,7 @@ _NEARLY_ALL = 0.9  # fraction of swapped volumes that triggers the notice
 _LOOSE = "loose DICOM files (put each series into a folder of its own)"
 
 
-class Case(NamedTuple):
+class LandmarkCase(NamedTuple):
     """One volume and its landmarks.
 
     Attributes:
@@ -43,7 +43,7 @@ class Case(NamedTuple):
     convention: str
 
 
-class Landmarks(VolumeDataset):
+class LandmarkDataset(VolumeDataset):
     """Volumes of ``data_path``/train or /val.
 
     All files' headers and landmarks are read and checked at once, in the order of their names; voxels on demand, and
@@ -75,8 +75,10 @@ class Landmarks(VolumeDataset):
             raise UserError(f"{folder} holds no volumes{loose}; expected a folder {_LAYOUT}")
         headers = {file: read_header(file, options.max_voxels) for file in files}
         self.spacing = common_spacing(headers, options.spacing_mm)
-        self.labelled = split in _TRAINED or any(landmark_files.files_of(folder, case_name(file)) for file in files)
-        read = _read_of if self.labelled else _nothing_listed
+        self.labeled = split in _TRAINED or any(
+            landmark_files.find_landmark_files(folder, case_name(file)) for file in files
+        )
+        read = _read_case if self.labeled else _nothing_listed
         listed = {file: read(folder, file) for file in files}
         self.names = list(options.landmarks or _all_names(data_path, split, listed.values()))
         if not self.names:
@@ -90,14 +92,14 @@ class Landmarks(VolumeDataset):
     def __len__(self) -> int:
         return len(self.cases)
 
-    def volume(self, index: int) -> Decoded:
+    def volume(self, index: int) -> DecodedVolume:
         file = self.cases[index].file
         return self.store.get(file, self.within[0], (file,))
 
     def stored(self, index: int) -> list[np.ndarray]:
         return [read_stored(self.cases[index].file, self.store.max_voxels)[0]]
 
-    def points(self, index: int, geometry: Geometry) -> np.ndarray:
+    def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
         return geometry.voxels(self.cases[index].world)
 
     def world(self, index: int) -> np.ndarray:
@@ -122,7 +124,7 @@ class Landmarks(VolumeDataset):
         }  # 0.01 mm: processors round
 
 
-def _read_of(folder: str, file: str) -> landmark_files.FileLandmarks:
+def _read_case(folder: str, file: str) -> landmark_files.FileLandmarks:
     return landmark_files.read(landmark_files.find(folder, case_name(file)))
 
 
@@ -157,12 +159,12 @@ def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.FileL
 
 def _case(
     file: str,
-    header: Header,
+    header: VolumeHeader,
     listed: landmark_files.FileLandmarks,
     names: list[str],
     options: VolumeOptions,
     folder: str,
-) -> Case:
+) -> LandmarkCase:
     source = landmark_files.find(folder, case_name(file)) if listed.positions else file
     unknown = [name for name in listed.positions if name not in names]
     if unknown:
@@ -182,7 +184,7 @@ def _case(
                 f"{_advice(position, space, header, is_stated=listed.space is not None)}"
             )
         world[row] = header.geometry.world(point)
-    return Case(case_name(file), file, world, convention)
+    return LandmarkCase(case_name(file), file, world, convention)
 
 
 def _space(source: str, stated: str | None, convention: str, options: VolumeOptions) -> str:
@@ -199,7 +201,7 @@ def _space(source: str, stated: str | None, convention: str, options: VolumeOpti
     return "ijk" if options.landmark_units == "voxel" else convention
 
 
-def _advice(position: np.ndarray, space: str, header: Header, is_stated: bool) -> str:
+def _advice(position: np.ndarray, space: str, header: VolumeHeader, is_stated: bool) -> str:
     """Say what may be wrong with a position outside; ``space`` and ``position`` as ``_case`` uses them."""
     other = {"ras": "lps", "lps": "ras"}.get(space)
     turned = other and header.geometry.contains(header.geometry.voxels(convert(position, other)))
@@ -214,7 +216,7 @@ def _round(point: np.ndarray) -> str:
     return ", ".join(f"{index:.1f}" for index in point[::-1])
 
 
-def _find_exchanged(folder: str, cases: list[Case], names: list[str]) -> list[str]:
+def _find_exchanged(folder: str, cases: list[LandmarkCase], names: list[str]) -> list[str]:
     """A notice if nearly all volumes have the left one of two landmarks to the right of the right one."""
     pairs = [pair.partition(":")[::2] for pair in propose_pairs(names)]
     rows = [(names.index(left), names.index(right)) for left, right in pairs]
@@ -235,16 +237,16 @@ def _find_exchanged(folder: str, cases: list[Case], names: list[str]) -> list[st
 
 def _other_files(folder: str) -> list[str]:
     """The visible files in a folder that are neither volumes nor landmarks."""
-    known = {part for file in list_volumes(folder) for part in parts_of(file)}
+    known = {part for file in list_volumes(folder) for part in list_parts(file)}
     known.update(os.path.join(folder, name) for name in landmark_files.list_files(folder))
     return [file for file in dicom.files_in(folder) if file not in known]
 
 
-def _notices(folder: str, split: str, cases: list[Case], names: list[str]) -> list[str]:
+def _notices(folder: str, split: str, cases: list[LandmarkCase], names: list[str]) -> list[str]:
     """Notices on what is probably, but not certainly, a mistake."""
     notices = []
     known = {case.name for case in cases}
-    unused = [file for file in landmark_files.list_files(folder) if landmark_files.case_of(file) not in known]
+    unused = [file for file in landmark_files.list_files(folder) if landmark_files.get_case(file) not in known]
     if unused:
         more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
         notices.append(f"note: {folder}: no volume belongs to {', '.join(unused[:3])}{more}; not used")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tasks.figures import Chart, Figure, Gallery, Table
+from ...tasks.figures import Chart, Figure, FigureTable, Gallery
 from ..images import orthogonal_slices
 from .metrics import RADII_MM
 
@@ -48,7 +48,7 @@ def landmark_figures(
     ]
 
 
-def _landmarks(errors: np.ndarray, names: Sequence[str]) -> Table:
+def _landmarks(errors: np.ndarray, names: Sequence[str]) -> FigureTable:
     rows = []
     for name, own in [*zip(names, errors.T), ("all", errors.reshape(-1))]:
         known = own[np.isfinite(own)]
@@ -60,7 +60,7 @@ def _landmarks(errors: np.ndarray, names: Sequence[str]) -> Table:
         rows.append((name, *(round(float(value), 3) for value in (*figures, *rates)), len(known)))
     of_radii = [f"% within {radius:g} mm" for radius in RADII_MM]
     columns = ("landmark", "mean mm", "deviation mm", "median mm", "95 % below mm", "largest mm", *of_radii, "volumes")
-    return Table("Radial errors", columns, rows)
+    return FigureTable("Radial errors", columns, rows)
 
 
 def _curves(errors: np.ndarray, names: Sequence[str]) -> Chart:
@@ -83,7 +83,7 @@ def _cumulative(errors: np.ndarray) -> tuple[list[float], list[float]]:
 
 def _volumes(
     errors: np.ndarray, means: np.ndarray, order: np.ndarray, cases: Sequence[str], names: Sequence[str]
-) -> Table:
+) -> FigureTable:
     rows: list[tuple[Any, ...]] = []
     for place in order[:_MOST_ROWS].tolist():
         worst = _worst(errors[place])
@@ -94,7 +94,7 @@ def _volumes(
                 (cases[place], round(float(means[place]), 3), names[worst], round(float(errors[place, worst]), 3))
             )
     note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
-    return Table("Volumes", ("volume", "mean mm", "worst landmark", "its error mm"), rows, note)
+    return FigureTable("Volumes", ("volume", "mean mm", "worst landmark", "its error mm"), rows, note)
 
 
 def _worst(errors: np.ndarray) -> Any:
@@ -117,8 +117,8 @@ def _gallery(
         worst = _worst(errors[place])
         sample = samples.sample(index, np.random.default_rng(0))
         true, found = sample["points"].astype(np.float64), record.voxels.astype(np.float64)
-        centre = None if worst is None else true[worst]
-        drawn = orthogonal_slices(sample["volume"][0], spacing, found, true, centre, shows_sides=True, names=names)
+        center = None if worst is None else true[worst]
+        drawn = orthogonal_slices(sample["volume"][0], spacing, found, true, center, shows_sides=True, names=names)
         said = "no landmark is known"
         if worst is not None:
             said = f"mean {means[place]:.2f} mm, worst {names[worst]} {errors[place, worst]:.2f} mm"

@@ -18,16 +18,16 @@ from ...runtime.transfers import constant
 _SMALLEST = 1e-6  # of the logarithm's argument
 
 
-class Factors(NamedTuple):
+class HeatmapFactors(NamedTuple):
     """Heatmaps as products: ``map[b, l, z, y, x] = depth[b, l, z] * height[b, l, y] * width[b, l, x]``."""
 
     depth: paddle.Tensor  # (batch, landmarks, depth)
     height: paddle.Tensor  # (batch, landmarks, height)
     width: paddle.Tensor  # (batch, landmarks, width)
 
-    def power(self, exponent: int) -> "Factors":
+    def power(self, exponent: int) -> "HeatmapFactors":
         """Factors of the maps raised to a power."""
-        return Factors(*(factor**exponent for factor in self))
+        return HeatmapFactors(*(factor**exponent for factor in self))
 
     def dense(self) -> paddle.Tensor:
         """The maps, (batch, landmarks, depth, height, width)."""
@@ -42,7 +42,7 @@ class Factors(NamedTuple):
         return self.depth.sum(axis=-1) * self.height.sum(axis=-1) * self.width.sum(axis=-1)
 
 
-def gaussian_factors(points: paddle.Tensor, shape: Sequence[int], sigma: Sequence[float]) -> Factors:
+def gaussian_factors(points: paddle.Tensor, shape: Sequence[int], sigma: Sequence[float]) -> HeatmapFactors:
     """Gaussians ``exp(-d^2 / 2)``, d the distance from the landmark in deviations: 1 at its exact, sub-voxel position.
 
     Args:
@@ -55,7 +55,7 @@ def gaussian_factors(points: paddle.Tensor, shape: Sequence[int], sigma: Sequenc
     return _split(paddle.exp(-0.5 * (offsets / deviations) ** 2) * present, shape)
 
 
-def radius_factors(points: paddle.Tensor, shape: Sequence[int], radius: int) -> Factors:
+def radius_factors(points: paddle.Tensor, shape: Sequence[int], radius: int) -> HeatmapFactors:
     """The same maps as ``radius_heatmaps``, up to the last bit of float32; see there."""
     offsets, present = _offsets(points, shape, truncates=True)
     sigma = (2 * radius + 1) / 6
@@ -101,8 +101,8 @@ def _name(tensor: paddle.Tensor) -> str:
     return str(tensor.dtype).rpartition(".")[2]
 
 
-def _split(lines: paddle.Tensor, shape: Sequence[int]) -> Factors:
-    return Factors(*paddle.split(lines, list(_whole(shape)), axis=-1))
+def _split(lines: paddle.Tensor, shape: Sequence[int]) -> HeatmapFactors:
+    return HeatmapFactors(*paddle.split(lines, list(_whole(shape)), axis=-1))
 
 
 def gaussian_heatmaps(
@@ -150,10 +150,10 @@ def radius_heatmaps(
         if not np.isfinite(point).all():
             continue
         targets, sources = [], []
-        for centre, length in zip(np.trunc(point).astype(np.int64), shape):
-            first, last = max(centre - radius, 0), min(centre + radius + 1, length)
+        for center, length in zip(np.trunc(point).astype(np.int64), shape):
+            first, last = max(center - radius, 0), min(center + radius + 1, length)
             targets.append(slice(first, max(last, first)))
-            sources.append(slice(first - centre + radius, max(last, first) - centre + radius))
+            sources.append(slice(first - center + radius, max(last, first) - center + radius))
         part = maps[channel][tuple(targets)]
         if part.size:
             np.maximum(part, cube[tuple(sources)], out=part)
@@ -191,14 +191,14 @@ def decode(
     reach = np.maximum(np.asarray(reach, dtype=np.int64), 1)
     points, confidences = np.zeros((landmarks, 3)), np.zeros(landmarks)
     for number, peak in enumerate(peaks.tolist()):
-        centre = np.array(np.unravel_index(peak, shape))
-        low = np.maximum(centre - reach, 0)
-        high = np.minimum(centre + reach + 1, shape)
+        center = np.array(np.unravel_index(peak, shape))
+        low = np.maximum(center - reach, 0)
+        high = np.minimum(center + reach + 1, shape)
         # Only this neighbourhood leaves the device.
         block = maps[number, low[0] : high[0], low[1] : high[1], low[2] : high[2]].numpy().astype(np.float64)
         refine = {"quadratic": _vertex, "soft_argmax": _mean_position}[method]
-        points[number] = low + refine(block, centre - low)
-        confidences[number] = block[tuple(centre - low)]
+        points[number] = low + refine(block, center - low)
+        confidences[number] = block[tuple(center - low)]
     return points, np.clip(confidences, 0.0, 1.0)
 
 

@@ -11,12 +11,12 @@ import paddle
 import paddle.nn.functional as F
 
 from ...runtime import autocast
-from .heatmaps import Factors, is_known
+from .heatmaps import HeatmapFactors, is_known
 
 _FOCUS, _NEAR = 2, 4  # CornerNet's alpha and beta
 
 
-def contract(field: paddle.Tensor, targets: Sequence[Factors]) -> list[paddle.Tensor]:
+def contract(field: paddle.Tensor, targets: Sequence[HeatmapFactors]) -> list[paddle.Tensor]:
     """Sums over the voxels of a field times each of several maps.
 
     Args:
@@ -43,7 +43,7 @@ def _total(field: paddle.Tensor) -> paddle.Tensor:
     return field.reshape([batch, landmarks, -1]).sum(axis=-1)
 
 
-def weighted_squared_error(maps: paddle.Tensor, target: Factors, peak_weight: float) -> paddle.Tensor:
+def weighted_squared_error(maps: paddle.Tensor, target: HeatmapFactors, peak_weight: float) -> paddle.Tensor:
     """``sum of (1 + peak_weight * h) * (p - h)^2`` over the voxels of each map.
 
     Args:
@@ -64,7 +64,7 @@ def weighted_squared_error(maps: paddle.Tensor, target: Factors, peak_weight: fl
     return loss
 
 
-def focal_loss(logits: paddle.Tensor, target: Factors, points: paddle.Tensor) -> paddle.Tensor:
+def focal_loss(logits: paddle.Tensor, target: HeatmapFactors, points: paddle.Tensor) -> paddle.Tensor:
     """``-(1 - p)^2 log p`` at the landmark's voxel and ``-(1 - h)^4 p^2 log(1 - p)`` elsewhere, p = sigmoid(logits).
 
     Args:
@@ -81,7 +81,7 @@ def focal_loss(logits: paddle.Tensor, target: Factors, points: paddle.Tensor) ->
     powers = [target.power(k) for k in range(1, _NEAR + 1)]
     terms = [(-1) ** k * math.comb(_NEAR, k) * s for k, s in enumerate(contract(absent, powers), start=1)]
     loss = _total(absent) + paddle.add_n(terms)  # (1 - h)^4 by the binomial theorem
-    place, is_inside = voxel_of(points, logits.shape[2:])  # (batch, landmarks)
+    place, is_inside = find_voxel(points, logits.shape[2:])  # (batch, landmarks)
     own = paddle.take_along_axis(logits.reshape([batch * landmarks, -1]), place.reshape([-1, 1]), axis=1)
     own = own.reshape([batch, landmarks])
     nearness = 1.0
@@ -93,7 +93,7 @@ def focal_loss(logits: paddle.Tensor, target: Factors, points: paddle.Tensor) ->
     return loss + is_inside * (here - counted)
 
 
-def voxel_of(points: paddle.Tensor, shape: Sequence[int]):
+def find_voxel(points: paddle.Tensor, shape: Sequence[int]):
     """Flat index of the voxel nearest to each point, 0 where there is none, and 1.0 or 0.0 for whether there is."""
     nearest = paddle.round(points)
     is_in_reach = [nearest[..., axis] < int(length) for axis, length in enumerate(shape)]

@@ -59,7 +59,7 @@ class LandmarkMetrics(Metrics):
         tables = np.array(self._volumes).reshape(-1, *self.state["table"].shape)
         return [tables, places, np.array(self._worlds, "U8")]
 
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         flat = table[0].reshape(len(table[0]), -1)
         sums = weighted_sums(weights, flat).reshape(len(weights), *table[0].shape[1:])
         values = _describe(sums.sum(axis=1))
@@ -72,7 +72,7 @@ class LandmarkMetrics(Metrics):
         own = {f"{name} {rate_name(radius)}": n for name, n in counts.items() for radius in RADII_MM if n}
         return {**{rate_name(radius): sum(counts.values()) for radius in RADII_MM}, **own}
 
-    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         return SampleTable("landmarks", self.names, {"sums": table[0]})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
@@ -86,7 +86,7 @@ class LandmarkMetrics(Metrics):
 
     def summary(self, values: dict[str, float]) -> str:
         rates = " ".join(f"{radius:g} mm {values[rate_name(radius)]:.2f}" for radius in RADII_MM)
-        interval = self.beside("mre_mm", 3)
+        interval = self.format_interval("mre_mm", 3)
         return f"mre {values['mre_mm']:.4f} mm{interval} sd {values['sd_mm']:.4f} mm sdr {rates}"
 
 
@@ -114,7 +114,7 @@ def _describe(rows: np.ndarray) -> dict[str, np.ndarray]:
     return values
 
 
-def rows_of(metrics_state: dict[str, Any], names: list[str]) -> list[list[Any]]:
+def build_rows(metrics_state: dict[str, Any], names: list[str]) -> list[list[Any]]:
     """A table for people: name, count, mean, deviation and rates of each landmark and, last, of all."""
     table = metrics_state["table"]
     lines = [*zip(names, table), ("all", table.sum(axis=0))]

@@ -12,11 +12,11 @@ from PIL import Image
 
 from ...runtime.files import atomic_file
 from ...runtime.printing import cell
-from ...tasks.prediction import Entry, PredictionWriter, Row
-from ..geometry import Geometry, convert
+from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ..geometry import VolumeGeometry, convert
 from ..images import orthogonal_slices
-from ..slicer_files import Point, fcsv_text, markups_text
-from .metrics import RADII_MM, LandmarkMetrics, rate_name, rows_of
+from ..slicer_files import LandmarkPoint, fcsv_text, markups_text
+from .metrics import RADII_MM, LandmarkMetrics, build_rows, rate_name
 
 _COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm", "world"]
 
@@ -33,7 +33,7 @@ class FoundLandmarks(NamedTuple):
     """
 
     index: int
-    geometry: Geometry
+    geometry: VolumeGeometry
     voxels: np.ndarray
     confidences: np.ndarray
     volume: Any
@@ -75,7 +75,7 @@ class LandmarkWriter(PredictionWriter):
 
     def write(self, index: int, prediction: FoundLandmarks, truth: LandmarkGroundTruth | None = None) -> Row:
         case, convention = self.cases[index]
-        points = points_of(prediction, self.names, convention)
+        points = build_points(prediction, self.names, convention)
         files = {"fcsv": f"{case}.fcsv", "mrk_json": f"{case}.mrk.json", "picture": f"{case}.png"}
         _write(self.folder / files["fcsv"], fcsv_text(points, convention))
         _write(self.folder / files["mrk_json"], markups_text(points, convention))
@@ -93,14 +93,14 @@ class LandmarkWriter(PredictionWriter):
         if truth is None:
             return None
         case, convention = self.cases[index]
-        points = points_of(prediction, self.names, convention)
+        points = build_points(prediction, self.names, convention)
         return [
             [cell(case), cell(point.name), *point.position, f"{sure:.4f}", "" if math.isnan(error) else f"{error:.4f}"]
             + [convention.upper()]
             for point, sure, error in zip(points, prediction.confidences, truth.errors)
         ]
 
-    def finish(self, entries: Iterable[Entry]) -> list[str]:
+    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         if not self.cases:
             return []
         lines = [f"point lists for Slicer (.fcsv, .mrk.json) and an image of each volume are in {self.folder}"]
@@ -112,17 +112,17 @@ class LandmarkWriter(PredictionWriter):
         if rows:
             _write_csv(self.folder / "landmarks.csv", _COLUMNS, sorted(rows))
             header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
-            of_names = rows_of(metrics.state, list(map(cell, self.names)))
+            of_names = build_rows(metrics.state, list(map(cell, self.names)))
             _write_csv(self.folder / "per_landmark.csv", header, of_names)
             worlds = " and ".join(sorted({row[7] for row in rows}))
             lines.insert(0, f"wrote {len(rows)} positions in world millimetres ({worlds}) to {self.folder}")
         return lines
 
 
-def points_of(found: FoundLandmarks, names: Sequence[str], convention: str) -> list[Point]:
+def build_points(found: FoundLandmarks, names: Sequence[str], convention: str) -> list[LandmarkPoint]:
     """The landmarks of a volume as they are written: millimetres with four digits, in a convention."""
     return [
-        Point(name, tuple(f"{value:.4f}" for value in place), f"confidence {sure:.4f}")
+        LandmarkPoint(name, tuple(f"{value:.4f}" for value in place), f"confidence {sure:.4f}")
         for name, place, sure in zip(names, convert(found.world, convention), found.confidences)
     ]
 

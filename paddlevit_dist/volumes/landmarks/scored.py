@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...intervals import Rated
+from ...intervals import ProportionRecompute
 from ...runtime.errors import UserError
-from ...runtime.printing import shorten, text_of_cell
-from ...tasks.scored import UNKNOWN, Origin, Scored
+from ...runtime.printing import parse_cell, shorten
+from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .. import landmark_files
 from ..dataset import VolumeDataset
 from ..geometry import convert
@@ -62,14 +62,14 @@ def of_files(folder: str) -> list[VolumeLandmarks]:
     """
     if os.path.isfile(folder):
         return list(_of_table(folder).values())
-    cases = list(dict.fromkeys(map(landmark_files.case_of, landmark_files.list_files(folder))))
+    cases = list(dict.fromkeys(map(landmark_files.get_case, landmark_files.list_files(folder))))
     if not cases:
         raise UserError(f"{folder} holds no landmark files (.fcsv, .mrk.json, .json, .csv), one for each volume")
     return [_read(folder, case) for case in cases]
 
 
 def _read(folder: str, case: str) -> VolumeLandmarks:
-    files = landmark_files.files_of(folder, case)
+    files = landmark_files.find_landmark_files(folder, case)
     file = min(files, key=lambda one: next(k for k, end in enumerate(_PREFERRED) if one.lower().endswith(end)))
     listed = landmark_files.read(file)
     if listed.space == "ijk":
@@ -84,7 +84,7 @@ def _of_table(file: str) -> dict[str, VolumeLandmarks]:
     Raises:
         UserError: it is no such table.
     """
-    reader = csv.DictReader(io.StringIO(landmark_files.text_of(file), newline=""), skipinitialspace=True)
+    reader = csv.DictReader(io.StringIO(landmark_files.read_landmark_text(file), newline=""), skipinitialspace=True)
     columns = [name.strip().lower().removesuffix("_mm") for name in reader.fieldnames or []]
     missing = [name for name in ("case", "landmark", "x", "y", "z") if name not in columns]
     if missing:
@@ -93,7 +93,7 @@ def _of_table(file: str) -> dict[str, VolumeLandmarks]:
     found: dict[str, VolumeLandmarks] = {}
     for row in _rows(file, reader):
         where = f"{file}, line {reader.line_num}"
-        case, name = (text_of_cell((row[column] or "").strip()) for column in ("case", "landmark"))
+        case, name = (parse_cell((row[column] or "").strip()) for column in ("case", "landmark"))
         world = (row.get("world") or "").strip().lower()
         if world not in ("", "lps", "ras"):
             raise UserError(f"{where}: world is {world!r}, expected LPS or RAS")
@@ -101,7 +101,7 @@ def _of_table(file: str) -> dict[str, VolumeLandmarks]:
         if name in placed.positions or placed.is_ras != bool(world):
             what = f"landmark '{name}' appears twice" if name in placed.positions else "only some rows say their world"
             raise UserError(f"{where}: {what} in volume {case}")
-        place = landmark_files.position_of(where, name, [row[axis] for axis in "xyz"])
+        place = landmark_files.parse_position(where, name, [row[axis] for axis in "xyz"])
         placed.positions[name] = place if place is None or not world else convert(place, world)
     if not found:
         raise UserError(f"{file} has no rows; expected case,landmark,x,y,z for each landmark of each volume")
@@ -127,8 +127,8 @@ def score(
     names: Sequence[str] | None = None,
     world: str | None = None,
     identities: Iterable[str] | None = None,
-    origin: Origin = UNKNOWN,
-) -> Scored:
+    origin: ResultSource = UNKNOWN,
+) -> ScoreReport:
     """Compare a folder of landmark files, or a table, with the truth.
 
     Args:
@@ -151,11 +151,11 @@ def score(
     if not sums[..., 0].any():
         raise UserError(f"{source}: no landmark has a position: there is nothing to compare with")
     said = ", ".join(sorted(compared.spaces)) or "coordinates as files say, LPS or RAS"
-    return Scored(
+    return ScoreReport(
         counted=f"{len(truth):,} volumes with {int(sums[..., 0].sum()):,} landmarks: {folder}, truth of {source}",
         names=[placed.case for placed in truth] if identities is None else list(identities),
         sample="volume",
-        recompute=Rated(lambda weights: metrics.resampled([sums], weights), metrics.rates([sums])),
+        recompute=ProportionRecompute(lambda weights: metrics.bootstrap_values([sums], weights), metrics.rates([sums])),
         shown={"mre_mm": 4, "sd_mm": 4, **{rate_name(radius): 2 for radius in RADII_MM}},
         of_class=("{} mre_mm", 4),
         classes=names,
@@ -172,7 +172,7 @@ def score(
     )
 
 
-class _Compared(NamedTuple):
+class _ComparedVolumes(NamedTuple):
     """Findings of all volumes.
 
     Attributes:
@@ -188,13 +188,13 @@ class _Compared(NamedTuple):
 
 def _compare(
     folder: str, truth: Sequence[VolumeLandmarks], source: str, names: Sequence[str], world: str | None
-) -> _Compared:
+) -> _ComparedVolumes:
     table = _of_table(folder) if os.path.isfile(folder) else {}
     if not table and not os.path.isdir(folder):
         raise UserError(
             f"{folder} is not a folder; expected one with a landmark file for each volume, or a table of all"
         )
-    there = set(table or map(landmark_files.case_of, landmark_files.list_files(folder)))
+    there = set(table or map(landmark_files.get_case, landmark_files.list_files(folder)))
     missing = [placed.case for placed in truth if placed.case not in there]
     if missing:
         said = f"{len(missing):,} of {len(truth):,} volumes of {source} have no landmarks, such as {missing[0]}"
@@ -217,7 +217,7 @@ def _compare(
         if np.nansum(changed) < np.nansum(errors) / 2:
             mean = np.nanmean(changed)
             notices.append(f"{folder}: with {change} the mean error would be {mean:.4g} mm: {question}")
-    return _Compared(errors, spaces, notices)
+    return _ComparedVolumes(errors, spaces, notices)
 
 
 def _places(

@@ -12,27 +12,27 @@ import paddle.nn.functional as F
 
 from ...models import create_model
 from ...runtime.errors import UserError
-from ...tasks.dataset import Samples, dataset_class
+from ...tasks.dataset import TransformedDataset, dataset_class
 from ...tasks.figures import Figure
-from ...tasks.prediction import Row, TrainedMeta
+from ...tasks.prediction import CheckpointMeta, Row
 from ...tasks.sample_checks import require_finite
-from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Task, Term
+from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..export import export_parts
-from ..geometry import Geometry, convert, require_same_spacing, three_digits
+from ..geometry import VolumeGeometry, convert, require_same_spacing, three_digits
 from ..images import orthogonal_slices
 from ..inputs import InputVolumes, VolumeInputs, find_volumes
-from ..intensities import Intensities
+from ..intensities import IntensityConfig
 from ..nonzero import per_channel, recorded, settle
-from ..samples import Augmentation, VolumeSamples
+from ..samples import AugmentationConfig, VolumeSamples
 from ..settings import LandmarkSettings
 from .figures import LandmarkRecord, landmark_figures
-from .heatmaps import Factors, decode, gaussian_factors, is_known, radius_factors
+from .heatmaps import HeatmapFactors, decode, gaussian_factors, is_known, radius_factors
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import choose_pairs, forgotten_pairs, mirror_order
-from .predictions import FoundLandmarks, LandmarkGroundTruth, LandmarkWriter, points_of
+from .predictions import FoundLandmarks, LandmarkGroundTruth, LandmarkWriter, build_points
 
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
 
@@ -65,7 +65,7 @@ class LandmarkDetection(Task):
         notices = [*dataset.notices, *settle(self, dataset, self._intensities().kinds, is_training)]
         if not is_training:
             self._cases = _write(dataset)
-        augmentation = Augmentation.of(volumes)
+        augmentation = AugmentationConfig.of(volumes)
         crop_size = volumes.CROP_SIZE if is_training else None
         mirrored: Sequence[int] = range(len(self.names))
         if is_training:
@@ -91,8 +91,8 @@ class LandmarkDetection(Task):
             )
         self.spacing, self.names = dataset.spacing, list(dataset.names)
 
-    def _intensities(self) -> Intensities:
-        return Intensities.of(self.config.VOLUMES, 1, self.within)
+    def _intensities(self) -> IntensityConfig:
+        return IntensityConfig.of(self.config.VOLUMES, 1, self.within)
 
     def check_sample(self, sample: dict[str, np.ndarray]) -> None:
         require_finite({name: value for name, value in sample.items() if name != "points"})  # NaN: one is missing
@@ -113,7 +113,7 @@ class LandmarkDetection(Task):
     def counts(self, batch: dict[str, np.ndarray]) -> dict[str, int]:
         return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
 
-    def about_input(self) -> dict[str, Any]:
+    def preprocess_signature(self) -> dict[str, Any]:
         """Orientation, voxel spacing, intensities, and which landmark each output is."""
         about = self._intensities().about()
         window = about.pop("intensity_window")
@@ -125,10 +125,10 @@ class LandmarkDetection(Task):
             "landmarks": list(self.names),
         }
 
-    def remedy_for_input(self, name: str, theirs: Any) -> str:
+    def mismatch_hint(self, name: str, theirs: Any) -> str:
         if name == "landmarks" and set(self.names) <= set(theirs):  # the files never name some of them
             return f"name all that the weights know with VOLUMES.LANDMARKS {shlex.quote(', '.join(theirs))}"
-        return super().remedy_for_input(name, theirs)
+        return super().mismatch_hint(name, theirs)
 
     # ---- training ----------------------------------------------------------------------------------------------
 
@@ -146,7 +146,9 @@ class LandmarkDetection(Task):
             model.head.bias.set_value(paddle.full_like(model.head.bias, _RARE))
         return model
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
         points = batch["points"]  # (batch, landmarks, 3)
         maps = model(batch["volume"]).astype("float32")  # (batch, landmarks, depth, height, width)
         target = self.target(points, maps.shape[2:])
@@ -155,9 +157,9 @@ class LandmarkDetection(Task):
         else:
             losses = weighted_squared_error(maps, target, self.config.VOLUMES.PEAK_WEIGHT) / self.cost_of_nothing()
         present = is_known(points).all(axis=-1).astype("float32")
-        return {"heatmap": Term((losses * present).sum(), present.sum())}
+        return {"heatmap": LossTerm((losses * present).sum(), present.sum())}
 
-    def target(self, points: paddle.Tensor, shape: Sequence[int]) -> Factors:
+    def target(self, points: paddle.Tensor, shape: Sequence[int]) -> HeatmapFactors:
         """Heatmaps of positions (batch, landmarks, 3), as factors."""
         volumes = self.config.VOLUMES
         if volumes.HEATMAP == "radius":
@@ -213,7 +215,7 @@ class LandmarkDetection(Task):
         """The landmarks of each volume."""
         results = []
         for number, index in enumerate(batch["index"].numpy().tolist()):
-            geometry = Geometry(tuple(batch["sizes"][number].numpy().tolist()), batch["affine"][number].numpy())
+            geometry = VolumeGeometry(tuple(batch["sizes"][number].numpy().tolist()), batch["affine"][number].numpy())
             volume = self._volume(batch, number)
             results.append(FoundLandmarks(index, geometry, *self.find(model, volume), volume[0]))
         return results
@@ -227,16 +229,16 @@ class LandmarkDetection(Task):
         """Voxel positions (landmarks, 3) and confidences (landmarks,) in a volume (1, depth, height, width)."""
         volumes = self.config.VOLUMES
         maps = sliding_window.predict(
-            self._maps_of(model), volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS
+            self._compute_maps(model), volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS
         )
         return decode(maps, volumes.DECODING, np.ceil(3 * self._sigma()).astype(int))
 
-    def _maps_of(self, model: paddle.nn.Layer) -> Any:
+    def _compute_maps(self, model: paddle.nn.Layer) -> Any:
         if self.config.VOLUMES.LOSS == "focal":
             return lambda windows: F.sigmoid(model(windows).astype("float32"))
         return lambda windows: model(windows).astype("float32")
 
-    def set_up_from(self, learned: TrainedMeta) -> None:
+    def load_meta(self, learned: CheckpointMeta) -> None:
         names, spacing = learned.class_names or learned.input.get("landmarks"), learned.input.get("spacing_mm")
         spacing = self.config.VOLUMES.SPACING_MM or spacing
         if not names or not spacing:
@@ -253,13 +255,13 @@ class LandmarkDetection(Task):
         dataset = InputVolumes(files, self.names, self.spacing, volumes.WORLD, volumes.MAX_VOXELS)
         dataset.within = per_channel(self._intensities().within, self._intensities().kinds)
         self._cases = _write(dataset)
-        samples = VolumeSamples(dataset, None, Augmentation(), range(len(self.names)), self._intensities())
+        samples = VolumeSamples(dataset, None, AugmentationConfig(), range(len(self.names)), self._intensities())
         return VolumeInputs(samples, unreadable)
 
     def prediction_rows(self, prediction: FoundLandmarks) -> list[Row]:
         """A row for each landmark, in millimetres of the volume's own convention."""
         convention = self._cases[prediction.index][1]
-        rows = zip(points_of(prediction, self.names, convention), prediction.confidences)
+        rows = zip(build_points(prediction, self.names, convention), prediction.confidences)
         return [
             {
                 "landmark": point.name,
@@ -270,7 +272,7 @@ class LandmarkDetection(Task):
             for point, confidence in rows
         ]
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> LandmarkWriter:
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> LandmarkWriter:
         return LandmarkWriter(folder, self.names, self._cases)
 
     def export_parts(self) -> ExportParts:
@@ -289,7 +291,7 @@ class LandmarkDetection(Task):
         return [self._look_at(reading["volume"][0], reading["points"]) for reading in readings]
 
     def _look_at(self, volume: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str]:
-        geometry = Geometry(volume.shape, np.eye(4))
+        geometry = VolumeGeometry(volume.shape, np.eye(4))
         inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
         count = int(np.isfinite(inside).all(axis=1).sum())
         drawn = orthogonal_slices(volume, self.spacing, None, inside, names=self.names)

@@ -9,10 +9,10 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...tasks.dataset import Dataset
 from ...tasks.sample_groups import SUBJECT
-from ..geometry import Geometry
-from ..reading import Header
+from ..geometry import VolumeGeometry
+from ..reading import VolumeHeader
 from ..settings import MAX_VOXELS
-from ..store import Decoded, DecodedStore, read_stored, read_upright
+from ..store import DecodedStore, DecodedVolume, read_stored, read_upright
 from .settings import VolumeSegmentationSettings
 
 IGNORED = 255  # of a voxel without a class; so a dataset has at most 255 classes
@@ -39,7 +39,7 @@ class LabelSource(NamedTuple):
     """
 
     file: str | None
-    geometry: Geometry
+    geometry: VolumeGeometry
 
 
 _NEARLY_WHOLE = 1e-3  # of a label: a slope of 1.0000000591, as some tools write, is off by less
@@ -55,11 +55,11 @@ class LabelMap(NamedTuple):
     """
 
     array: np.ndarray
-    geometry: Geometry
+    geometry: VolumeGeometry
     places: Mapping[int, np.ndarray]
 
     @classmethod
-    def of(cls, array: np.ndarray, geometry: Geometry) -> "LabelMap":
+    def of(cls, array: np.ndarray, geometry: VolumeGeometry) -> "LabelMap":
         """With places that are the same on every machine."""
         places, generator = {}, np.random.default_rng(0)
         occurring = np.bincount(array.reshape(-1), minlength=IGNORED + 1) > 0
@@ -104,7 +104,7 @@ class SegmentedVolumes(Dataset):
     def num_classes(self) -> int:  # type: ignore[override]
         return len(self.class_names)
 
-    def read(self, index: int) -> tuple[list[Decoded], LabelMap | None]:
+    def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
         """The channels of volume ``index``, of one geometry, and the labels of their voxels; None without labels."""
         raise NotImplementedError
 
@@ -137,7 +137,7 @@ class VolumeFiles(SegmentedVolumes):
 
     names: Sequence[str]
     files: Sequence[Sequence[str]]
-    headers: Sequence[Header]
+    headers: Sequence[VolumeHeader]
     max_voxels: int
     within: Sequence[str] = ()
 
@@ -188,11 +188,11 @@ class LabelStore(DecodedStore):
         """
         stored, array = self._read_kept(file, "labels", first)
         places = {int(label): np.array(own, np.int64) for label, own in stored["places"].items()}
-        return LabelMap(array, Geometry(array.shape, np.array(stored["affine"])), places)
+        return LabelMap(array, VolumeGeometry(array.shape, np.array(stored["affine"])), places)
 
     def _read(self, file: str, *within: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         array, affine = read_upright(file, self.spacing, self.max_voxels, self._classes, within[1])
-        places = LabelMap.of(array, Geometry(array.shape, affine)).places
+        places = LabelMap.of(array, VolumeGeometry(array.shape, affine)).places
         return array, affine, {"places": {label: own.tolist() for label, own in places.items()}}
 
     def _classes(self, file: str, voxels: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.lettering import legend
-from ...tasks.figures import Figure, Gallery, Table, class_colours
+from ...runtime.text_rendering import legend
+from ...tasks.figures import Figure, FigureTable, Gallery, class_colors
 from ..geometry import step_lengths
 from ..images import orthogonal_slices
 from .dataset import IGNORED
@@ -28,7 +28,7 @@ def segmentation_figures(
 
     Args:
         records: of each volume its index and sums, see ``VolumeMetrics``.
-        again: what is found in a volume, a ``Segmented``, and its labels.
+        again: what is found in a volume, a ``SegmentedVolume``, and its labels.
     """
     sums = np.stack([record for _, record in records])  # (volumes, classes - 1, columns)
     metrics = VolumeMetrics(class_names)
@@ -39,7 +39,7 @@ def segmentation_figures(
         numbers = [int(sums[:, place, COLUMNS.index(what)].sum()) for what in ("labelled", "missed")]
         rows.append((name, *(None if own is None else round(own, 4) for own in shown), *numbers))
     note = "Dice: mean over volumes; pooled: of the voxels of all volumes. Missed: only labelled, or only predicted."
-    classes = Table("Classes of voxels", ["class", *_OF_CLASS, "volumes with it", "missed in"], rows, note)
+    classes = FigureTable("Classes of voxels", ["class", *_OF_CLASS, "volumes with it", "missed in"], rows, note)
     columns = metrics.columns([sums])
     order = np.argsort(np.nan_to_num(columns["Dice"], nan=2.0), kind="stable").tolist()
     names = [samples.dataset.case(index) for index, _ in records]
@@ -48,14 +48,14 @@ def segmentation_figures(
         for place in order[:_MOST_ROWS]
     ]
     note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
-    volumes = Table("Volumes", ("volume", *columns), rows, note)
+    volumes = FigureTable("Volumes", ("volume", *columns), rows, note)
     images = []
     for place in [place for place in order[:_SHOWN] if columns["Dice"][place] < 1]:
         found, labels = again(records[place][0])
         spacing = step_lengths(found.spacing) * found.labels.shape / np.array(found.volume.shape)
         wrong = (found.labels != labels) & (labels != IGNORED)
-        centre = [wrong.sum(axis=tuple({0, 1, 2} - {axis})).argmax() for axis in range(3)]  # of the slices
-        views = [class_slices(found.volume, spacing, own, class_names, centre) for own in (labels, found.labels)]
+        center = [wrong.sum(axis=tuple({0, 1, 2} - {axis})).argmax() for axis in range(3)]  # of the slices
+        views = [class_slices(found.volume, spacing, own, class_names, center) for own in (labels, found.labels)]
         images.append((np.concatenate(views), f"Dice {columns['Dice'][place]:.3f}\n{names[place]}"))
     note = "Those with the lowest mean Dice of their classes: truth above, prediction below, through most errors."
     return [classes, volumes, *([Gallery("Hardest volumes", images, note)] if images else [])]
@@ -66,7 +66,7 @@ def class_slices(
     spacing: np.ndarray,
     labels: np.ndarray,
     class_names: Sequence[str],
-    centre: Sequence[int] | None = None,
+    center: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Axial, coronal and sagittal slices side by side under the colours of their classes, anterior or superior up, and
     what the colours mean: uint8 (height, width, 3).
@@ -77,21 +77,21 @@ def class_slices(
         labels: uint8 (depth, height, width) of the same extent, perhaps with more or fewer voxels.
         centre: the voxel of ``labels`` that the slices go through; None: the middle of all that has a class.
     """
-    if centre is None:
+    if center is None:
         inside = np.argwhere((labels > 0) & (labels != IGNORED))
-        centre = inside.mean(axis=0) if len(inside) else (np.array(labels.shape) - 1) / 2
+        center = inside.mean(axis=0) if len(inside) else (np.array(labels.shape) - 1) / 2
     share = np.array(volume.shape) / labels.shape
     low, high = np.percentile(volume[:: max(1, len(volume) // 64)], (0.5, 99.5))
     nearest = [((np.arange(n) + 0.5) / one).astype(int) for n, one in zip(volume.shape, share)]
-    colours = np.zeros((IGNORED + 1, 4), np.float32)
-    colours[1 : len(class_names)] = np.insert(class_colours(len(class_names) - 1).astype(np.float32), 3, _OPACITY, 1)
+    colors = np.zeros((IGNORED + 1, 4), np.float32)
+    colors[1 : len(class_names)] = np.insert(class_colors(len(class_names) - 1).astype(np.float32), 3, _OPACITY, 1)
     drawn = orthogonal_slices(
         (np.asarray(volume) - low) / max(high - low, 1e-6),
         spacing,
         None,
-        centre=(np.array(centre) + 0.5) * share - 0.5,
-        classes=(labels[np.ix_(*nearest)], colours),
+        center=(np.array(center) + 0.5) * share - 0.5,
+        classes=(labels[np.ix_(*nearest)], colors),
     )
-    entries = [(name, tuple(map(int, colours[n, :3]))) for n, name in enumerate(class_names) if n]
+    entries = [(name, tuple(map(int, colors[n, :3]))) for n, name in enumerate(class_names) if n]
     names = np.asarray(legend(entries, len(drawn), ink="white", paper="black"))[: len(drawn)]
     return np.concatenate([drawn, np.pad(names, ((0, len(drawn) - len(names)), (0, 0), (0, 0)))], axis=1)

@@ -7,7 +7,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..geometry import step_lengths, turned_spacing
-from ..nonzero import evenly, nonzero_mask, share_of
+from ..nonzero import compute_share, evenly, nonzero_mask
 from .dataset import IGNORED, SegmentedVolumes
 from .samples import upright_shape
 
@@ -34,7 +34,7 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
         channels, labels = dataset.stored(index), dataset.stored_labels(index)
         own = np.bincount(labels.array.ravel(), minlength=IGNORED + 1)[: len(dataset.class_names)]
         counts.append(np.stack([own, own * labels.geometry.voxel_ml]))
-        shares.append(share_of(nonzero_mask(channels)))
+        shares.append(compute_share(nonzero_mask(channels)))
         inside = np.flatnonzero((labels.array > 0) & (labels.array != IGNORED))
         if len(inside):
             drawn = np.random.RandomState(_SEED).choice(inside, _SAMPLED // len(chosen))

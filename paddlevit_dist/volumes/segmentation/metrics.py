@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...intervals import mean_of_defined, quotient, weighted_sums
-from ...metrics.counts import confusion_of, statistics_of
+from ...metrics.counts import count_confusion, reduce_confusions
 from ...runtime.errors import UserError
 from ...tasks.metrics import Metrics, SampleTable
 from ..geometry import step_lengths
@@ -59,7 +59,7 @@ class VolumeMetrics(Metrics):
         """
         if (predicted == IGNORED).any():
             raise UserError("the network's outputs for a volume are not finite: nothing is scored")
-        counts = statistics_of(confusion_of(labels, predicted, self.num_classes, IGNORED))[:, 1:]
+        counts = reduce_confusions(count_confusion(labels, predicted, self.num_classes, IGNORED))[:, 1:]
         right, true, taken = counts.astype(np.float64)
         dice = quotient(2 * right, true + taken)
         known, is_true = np.isfinite(dice), true > 0
@@ -97,11 +97,11 @@ class VolumeMetrics(Metrics):
         """The sums of each volume, float64 (volumes, classes - 1, columns)."""
         return [np.array(self._volumes).reshape(-1, *self.state["sums"].shape)]
 
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         flat = table[0].reshape(len(table[0]), -1)
         return self._values(weighted_sums(weights, flat).reshape(len(weights), *table[0].shape[1:]))
 
-    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         return SampleTable(KIND, self.names, {"sums": table[0]})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
@@ -110,7 +110,7 @@ class VolumeMetrics(Metrics):
         return {name: own for name, own in values.items() if not name.startswith(("pooled", "labelled"))}
 
     def summary(self, values: dict[str, float]) -> str:
-        said = f"Dice {values['Dice']:.4f}{self.beside('Dice', 3)} pooled Dice {values['pooled Dice']:.4f}"
+        said = f"Dice {values['Dice']:.4f}{self.format_interval('Dice', 3)} pooled Dice {values['pooled Dice']:.4f}"
         if any(name in values for name in _DISTANCES):
             said += f" assd {values.get('assd_mm', np.nan):.3f} mm hd95 {values.get('hd95_mm', np.nan):.3f} mm"
         return said

@@ -17,8 +17,8 @@ from ...runtime.text_files import read_json
 from ...tasks.dataset import require_split
 from ...tasks.sample_groups import SUBJECT, find_groups
 from ..nonzero import VOLUME
-from ..reading import Header, case_name, common_spacing, headers_in_one_place, list_volumes, remarks_on
-from ..store import Decoded, DecodedStore
+from ..reading import VolumeHeader, case_name, common_spacing, headers_in_one_place, list_volumes, remarks_on
+from ..store import DecodedStore, DecodedVolume
 from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, SegmentationOptions, VolumeFiles
 
 DESCRIPTION, SPLITS = "dataset.json", "splits_final.json"
@@ -29,7 +29,7 @@ _FOLDS, _SEED = 5, 12345  # of nnU-Net's own division
 _LAYOUT = "nnU-Net's: dataset.json, imagesTr/NAME_0000.nii.gz (one file for each channel) and labelsTr/NAME.nii.gz"
 
 
-class Description(NamedTuple):
+class DatasetDescription(NamedTuple):
     """Contents of ``dataset.json``.
 
     Attributes:
@@ -66,8 +66,8 @@ class NnUNet(VolumeFiles):
         )
         cases, self.notices = _cases(root, self.channels, split, options.fold)
         self.names, self.files, self._label_files = zip(*cases)
-        self.labelled = None not in self._label_files
-        headers: dict[str, Header] = {}
+        self.labeled = None not in self._label_files
+        headers: dict[str, VolumeHeader] = {}
         for _, images, labels in tqdm(cases, desc="looking at headers", unit="volume", disable=None, leave=False):
             headers.update(headers_in_one_place([*images, *filter(None, [labels])], options.max_voxels))
         self.headers = [headers[files[0]] for files in self.files]
@@ -80,7 +80,7 @@ class NnUNet(VolumeFiles):
             for spacing in (options.spacing_mm, None)
         )
 
-    def read(self, index: int) -> tuple[list[Decoded], LabelMap | None]:
+    def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
         file = self._label_files[index]
         files = self.files[index]
         within = self.within or [VOLUME] * len(files)
@@ -135,7 +135,7 @@ def _names(folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
-def read_description(file: str) -> Description:
+def read_description(file: str) -> DatasetDescription:
     """Read what a ``dataset.json`` says.
 
     Raises:
@@ -156,7 +156,7 @@ def read_description(file: str) -> Description:
         raise UserError(
             f'{file}: "labels" are {list(names)}, expected 0 for the background and 1 to {IGNORED - 1} more'
         )
-    return Description([str(channels[str(number)]) for number in range(len(channels))], names, ignored)
+    return DatasetDescription([str(channels[str(number)]) for number in range(len(channels))], names, ignored)
 
 
 def _labels_by_number(file: str, labels: Any) -> dict[int, str]:

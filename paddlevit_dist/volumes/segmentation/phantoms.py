@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from ...tasks.dataset import require_split
-from ..phantoms import ORGANS, SIZES, SPACING_MM, Phantoms
-from ..store import Decoded
+from ..phantoms import ORGANS, SIZES, SPACING_MM, PhantomDataset
+from ..store import DecodedVolume
 from .dataset import AS_THEY_ARE, LabelMap, LabelSource, SegmentationOptions, SegmentedVolumes
 
 
-class SyntheticOrgans(Phantoms, SegmentedVolumes):
+class SyntheticOrgans(PhantomDataset, SegmentedVolumes):
     """Phantoms with the class of each voxel."""
 
     def __init__(
@@ -21,9 +21,9 @@ class SyntheticOrgans(Phantoms, SegmentedVolumes):
         self.spacing = np.array(SPACING_MM)
         self._drawn = {}
 
-    def read(self, index: int) -> tuple[list[Decoded], LabelMap | None]:
-        phantom, organs = self._of(index)
+    def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
+        phantom, organs = self._get_drawn(index)
         return [phantom.decoded], LabelMap.of(organs, phantom.geometry)
 
     def source(self, index: int) -> LabelSource:
-        return LabelSource(None, self._of(index)[0].geometry)
+        return LabelSource(None, self._get_drawn(index)[0].geometry)

@@ -11,11 +11,11 @@ from PIL import Image
 
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
-from ...tasks.prediction import Entry, PredictionWriter, Row
+from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
 from ..geometry import as_stored, square, step_lengths
-from ..inputs import Readable, read_new
+from ..inputs import ReadableVolumes, read_new
 from ..reading import library
-from ..store import Decoded
+from ..store import DecodedVolume
 from .dataset import LabelMap, LabelSource, VolumeFiles
 from .figures import class_slices
 from .nnunet import group_channels
@@ -23,7 +23,7 @@ from .nnunet import group_channels
 _CLASSES = "classes.txt"
 
 
-class Segmented(NamedTuple):
+class SegmentedVolume(NamedTuple):
     """The classes of a volume's voxels.
 
     Attributes:
@@ -44,10 +44,10 @@ class NewVolumes(VolumeFiles):
 
     Args:
         files: of one channel each; those of one volume have its name and _0000, _0001 and so on.
-        task: what ``set_up_from`` knows.
+        task: what ``load_meta`` knows.
     """
 
-    labelled = False
+    labeled = False
 
     def __init__(self, files: Sequence[str], task: Any) -> None:
         self.class_names, self.numbers, self.channels = task.class_names, task.numbers, task.channels
@@ -62,11 +62,11 @@ class NewVolumes(VolumeFiles):
                 volumes += group_channels(own, self.channels)
             except UserError as error:
                 unreadable.append((own[0], str(error)))
-        found = Readable(volumes, self.max_voxels)
+        found = ReadableVolumes(volumes, self.max_voxels)
         self.names, self.files, self.headers = found.stems, found.files, found.headers
         self.unreadable, self.notices = [*unreadable, *found.unreadable], found.notices
 
-    def read(self, index: int) -> tuple[list[Decoded], LabelMap | None]:
+    def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
         files, geometry = self.files[index], self.headers[index].geometry
         read = (read_new(*each, geometry, self.spacing, self.max_voxels, files) for each in zip(files, self.within))
         return list(read), None
@@ -90,7 +90,7 @@ class LabelWriter(PredictionWriter):
         self.folder, self.dataset, self.class_names = folder, dataset, list(class_names)
         self.numbers = np.array(numbers, np.uint8 if max(numbers) < 256 else np.uint16)
 
-    def write(self, index: int, prediction: Segmented, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: SegmentedVolume, truth: Any = None) -> Row:
         name = self.dataset.case(index)
         write_labels(self.folder / f"{name}.nii.gz", self.numbers[prediction.labels], self.dataset.source(index))
         spacing = step_lengths(prediction.spacing) * prediction.labels.shape / np.array(prediction.volume.shape)
@@ -99,7 +99,7 @@ class LabelWriter(PredictionWriter):
             Image.fromarray(drawn).save(file, "PNG")
         return {"labels": f"{name}.nii.gz", "picture": f"{name}.png"}
 
-    def finish(self, entries: Iterable[Entry]) -> list[str]:
+    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         if not any(True for _ in entries):
             return []
         lines = [f"{number}\t{name}\n" for number, name in zip(self.numbers.tolist(), self.class_names)]

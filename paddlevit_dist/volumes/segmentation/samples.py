@@ -5,17 +5,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tasks.dataset import Samples
-from ..geometry import Geometry, nearest_axes, turned_spacing
-from ..intensities import Intensities
-from ..samples import NOT_VARIED, Augmentation, Map, centre_range, cut, cut_labels, draw_matrix, on_grid, vary
+from ...tasks.dataset import TransformedDataset
+from ..geometry import VolumeGeometry, nearest_axes, turned_spacing
+from ..intensities import IntensityConfig
+from ..samples import NOT_VARIED, AugmentationConfig, CropMap, center_range, cut, cut_labels, draw_matrix, on_grid, vary
 from .dataset import LabelMap, SegmentedVolumes
 
 HOST = "__host__"  # key of a batch: what a step knows without asking the device
 _SPREAD = 0.25  # of a crop's size: how far the voxel that it is drawn around may be from its centre
 
 
-class Place(NamedTuple):
+class VolumeRecord(NamedTuple):
     """An evaluation's knowledge of a volume on the host.
 
     Attributes:
@@ -31,7 +31,7 @@ class Place(NamedTuple):
     spacing: tuple[float, ...]
 
 
-class SegmentedSamples(Samples):
+class SegmentedSamples(TransformedDataset):
     """The samples that a loader process reads.
 
     Args:
@@ -44,9 +44,9 @@ class SegmentedSamples(Samples):
     def __init__(
         self,
         dataset: SegmentedVolumes,
-        intensities: Intensities,
+        intensities: IntensityConfig,
         crop_size: Sequence[int] | None = None,
-        augmentation: Augmentation = NOT_VARIED,
+        augmentation: AugmentationConfig = NOT_VARIED,
         foreground_share: float = 0.0,
         mirror_axes: Sequence[int] = (),
         notices: Sequence[str] = (),
@@ -57,8 +57,8 @@ class SegmentedSamples(Samples):
         self.mirror_axes, self.notices = list(mirror_axes), notices
 
     @property
-    def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.labelled
+    def labeled(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.labeled
 
     @property
     def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # likewise
@@ -69,7 +69,7 @@ class SegmentedSamples(Samples):
 
         Returns:
             ``volume`` float32 (channels, depth, height, width) and ``labels`` uint8 (depth, height, width). Those of a
-            whole volume are as they are stored, without being resampled, and its ``Place`` is beside them.
+            whole volume are as they are stored, without being resampled, and its ``VolumeRecord`` is beside them.
         """
         if self.crop_size is None:
             return self._whole(index)
@@ -88,11 +88,11 @@ class SegmentedSamples(Samples):
         scaled = [self.intensities.scaling(number, one)(one.array) for number, one in enumerate(channels)]
         labels, geometry = self.dataset.stored_labels(index), self.dataset.source(index).geometry
         steps = tuple(map(tuple, turned_spacing(geometry).tolist()))
-        place = Place(index, upright_shape(geometry), steps, tuple(channels[0].geometry.spacing.tolist()))
+        place = VolumeRecord(index, upright_shape(geometry), steps, tuple(channels[0].geometry.spacing.tolist()))
         stored = np.zeros(0, np.uint8) if labels is None else np.asarray(labels.array)
         return {"volume": np.stack(scaled), "labels": stored, HOST: place}
 
-    def _draw_map(self, labels: LabelMap, spacing: np.ndarray, generator: np.random.Generator) -> Map:
+    def _draw_map(self, labels: LabelMap, spacing: np.ndarray, generator: np.random.Generator) -> CropMap:
         """A crop anywhere, or around a voxel of a class that is drawn first: rare classes are seen as often as others.
 
         Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, where a third of each batch is drawn so.
@@ -102,18 +102,18 @@ class SegmentedSamples(Samples):
         for axis in self.mirror_axes:
             if generator.random() < 0.5:
                 matrix[:, axis] *= -1.0
-        low, high = centre_range(labels.array.shape, size)
-        centre = generator.uniform(low, np.maximum(high, low))
+        low, high = center_range(labels.array.shape, size)
+        center = generator.uniform(low, np.maximum(high, low))
         if generator.random() < self.foreground_share and labels.places:
             places = labels.places[sorted(labels.places)[generator.integers(len(labels.places))]]
-            centre = places[generator.integers(len(places))] + generator.uniform(-_SPREAD, _SPREAD, 3) * size
-        centre = np.clip(centre, low, high)
+            center = places[generator.integers(len(places))] + generator.uniform(-_SPREAD, _SPREAD, 3) * size
+        center = np.clip(center, low, high)
         if not self.augmentation.turns:
-            centre = on_grid(centre, size)
-        return Map(centre, matrix, self.crop_size, False)
+            center = on_grid(center, size)
+        return CropMap(center, matrix, self.crop_size, False)
 
 
-def upright_shape(geometry: Geometry) -> tuple[int, ...]:
+def upright_shape(geometry: VolumeGeometry) -> tuple[int, ...]:
     """Shape of an array once its axes are turned to the world's."""
     order, _ = nearest_axes(geometry.affine)
     return tuple(geometry.shape[::-1][axis] for axis in order)[::-1]
@@ -124,7 +124,7 @@ def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     Returns:
         In training ``volume`` float32 (N, channels, depth, height, width) and ``labels`` uint8 (N, depth, height,
-        width). In an evaluation, where sizes differ and none is padded, arrays of each volume, see ``volumes_of``.
+        width). In an evaluation, where sizes differ and none is padded, arrays of each volume, see ``split_batch``.
     """
     if HOST not in samples[0]:
         return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
@@ -132,8 +132,8 @@ def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {**arrays, HOST: [tuple(sample[HOST]) for sample in samples]}
 
 
-def volumes_of(batch: dict[str, Any]) -> Iterator[tuple[Place, Any, Any]]:
+def split_batch(batch: dict[str, Any]) -> Iterator[tuple[VolumeRecord, Any, Any]]:
     """The volumes of an evaluation's batch, float32 (channels, depth, height, width), each with its place and labels,
     uint8 of the stored shape or (0,): no number depends on the company that a volume keeps."""
     for place, facts in enumerate(batch[HOST]):
-        yield Place(*facts), batch[f"volume {place}"], batch[f"labels {place}"]
+        yield VolumeRecord(*facts), batch[f"volume {place}"], batch[f"labels {place}"]

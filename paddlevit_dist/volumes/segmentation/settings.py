@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from ...settings.key import AT_LEAST_0, SHARE, ConfigView, Range, Table, Unused
+from ...settings.key import AT_LEAST_0, SHARE, ConfigView, IgnoredKeys, KeyTable, Range
 from ...settings.section import key, rows
 from .. import settings
 
@@ -11,7 +11,7 @@ Axis = Literal["depth", "height", "width"]
 AXES = get_args(Axis)
 
 
-class Volumes(settings.Volumes):
+class SegmentationVolumeSection(settings.VolumeSection):
     FOREGROUND_SHARE: float = key(
         0.33, "training: share of the crops that are drawn around a voxel of a class other than the background", SHARE
     )
@@ -35,15 +35,15 @@ class Volumes(settings.Volumes):
 
 
 class VolumeSegmentationSettings(settings.VolumeSettings):
-    VOLUMES: Volumes
+    VOLUMES: SegmentationVolumeSection
 
 
-def _find_unused(given: ConfigView[VolumeSegmentationSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[VolumeSegmentationSettings]) -> Iterator[IgnoredKeys]:
     if not given.values.VOLUMES.MIRROR_AXES:
-        yield Unused(("VOLUMES.TEST_MIRROR",), "VOLUMES.MIRROR_AXES", "it names no axis: {}")
+        yield IgnoredKeys(("VOLUMES.TEST_MIRROR",), "VOLUMES.MIRROR_AXES", "it names no axis: {}")
 
 
-TABLE = Table(
+TABLE = KeyTable(
     rows(VolumeSegmentationSettings),
     training=("VOLUMES.FOREGROUND_SHARE", "VOLUMES.DICE_WEIGHT", "VOLUMES.DEEP_SUPERVISION"),
     effects={
@@ -51,5 +51,5 @@ TABLE = Table(
         "training": ("VOLUMES.FOREGROUND_SHARE", "VOLUMES.DICE_WEIGHT"),
         "neutral": ("VOLUMES.SURFACE_DISTANCES",),
     },
-    unused=_find_unused,
+    find_ignored=_find_unused,
 )

@@ -13,26 +13,26 @@ from ...models import create_model
 from ...runtime import autocast
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
-from ...tasks.dataset import Samples, dataset_class
+from ...tasks.dataset import TransformedDataset, dataset_class
 from ...tasks.figures import Figure
 from ...tasks.metrics import Metrics
-from ...tasks.prediction import Row, TrainedMeta
+from ...tasks.prediction import CheckpointMeta, Row
 from ...tasks.sample_checks import BadSample, require_finite
-from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Task, Term
+from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task
 from ..export import segmentation_parts
 from ..geometry import between, require_same_spacing, step_lengths, three_digits, voxel_ml
 from ..inputs import VolumeInputs, find_volumes
-from ..intensities import Intensities
+from ..intensities import IntensityConfig
 from ..nonzero import per_channel, recorded, settle
 from ..reading import library
-from ..samples import Augmentation
+from ..samples import AugmentationConfig
 from ..sliding_window import mirror_model, predict
 from .dataset import IGNORED, SegmentedVolumes
 from .figures import class_slices, segmentation_figures
 from .fingerprint import find_misnamed, fingerprint
 from .metrics import VolumeMetrics
-from .prediction import LabelWriter, NewVolumes, Segmented
-from .samples import Place, SegmentedSamples, collate, volumes_of
+from .prediction import LabelWriter, NewVolumes, SegmentedVolume
+from .samples import SegmentedSamples, VolumeRecord, collate, split_batch
 from .settings import AXES, VolumeSegmentationSettings
 
 _UNKNOWN = (
@@ -83,18 +83,18 @@ class VolumeSegmentation(Task):
         told = settle(self, dataset, self._intensities().kinds, is_training)
         intensities = self._intensities()
         if not is_training:
-            if volumes.SURFACE_DISTANCES and dataset.labelled:
+            if volumes.SURFACE_DISTANCES and dataset.labeled:
                 library("scipy", "VOLUMES.SURFACE_DISTANCES true (false leaves distances out)")  # before hours
             samples = SegmentedSamples(dataset, intensities, notices=[*dataset.notices, *told])
             samples.protocol = self.protocol_line()
             return samples
         notices = [*dataset.notices, *told, *find_misnamed(self.channels, intensities.kinds)]
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
-        drawn = volumes.CROP_SIZE, Augmentation.of(volumes), volumes.FOREGROUND_SHARE, mirrored
+        drawn = volumes.CROP_SIZE, AugmentationConfig.of(volumes), volumes.FOREGROUND_SHARE, mirrored
         return SegmentedSamples(dataset, intensities, *drawn, notices)
 
-    def _intensities(self) -> Intensities:
-        return Intensities.of(self.config.VOLUMES, len(self.channels) or 1, self.within)
+    def _intensities(self) -> IntensityConfig:
+        return IntensityConfig.of(self.config.VOLUMES, len(self.channels) or 1, self.within)
 
     def _take_facts(self, dataset: SegmentedVolumes) -> None:
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
@@ -120,14 +120,14 @@ class VolumeSegmentation(Task):
         channels = f", channels {', '.join(self.channels)}" if len(self.channels) > 1 else ""
         return f"{super().describe_samples(samples)}{channels}, classes {', '.join(self.class_names)}"
 
-    def about_data(self, samples: Any) -> dict[str, Any]:
+    def dataset_signature(self, samples: Any) -> dict[str, Any]:
         return {
-            **super().about_data(samples),
+            **super().dataset_signature(samples),
             "number of classes": len(self.class_names),
             "classes": list(self.class_names),
         }
 
-    def about_input(self) -> dict[str, Any]:
+    def preprocess_signature(self) -> dict[str, Any]:
         """Orientation, voxel spacing, intensities, channels, and the number that files have for each class."""
         return {
             "orientation": "RAS",
@@ -180,7 +180,9 @@ class VolumeSegmentation(Task):
     def expected_losses(self) -> dict[str, float]:
         return {"cross_entropy": math.log(len(self.class_names))}
 
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
         outputs = model(batch["volume"])
         outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
         total = sum(0.5**level for level in range(len(outputs)))
@@ -189,12 +191,12 @@ class VolumeSegmentation(Task):
             for level, maps in enumerate(outputs):
                 labels = at_level(batch["labels"], level).astype("int64").flatten(1)  # (N, voxels)
                 logits = maps.astype("float32").flatten(2)  # (N, classes, voxels)
-                weight, labelled = 0.5**level / total, (labels != IGNORED).astype("float32").sum()
+                weight, labeled = 0.5**level / total, (labels != IGNORED).astype("float32").sum()
                 loss = summed_cross_entropy(logits, labels, IGNORED, 1)
-                terms[named("cross_entropy", level)] = Term(loss, labelled, weight)
+                terms[named("cross_entropy", level)] = LossTerm(loss, labeled, weight)
                 if self.config.VOLUMES.DICE_WEIGHT:
                     dice = dice_losses(logits, labels, IGNORED, 1)
-                    terms[named("dice", level)] = Term(*dice, weight * self.config.VOLUMES.DICE_WEIGHT)
+                    terms[named("dice", level)] = LossTerm(*dice, weight * self.config.VOLUMES.DICE_WEIGHT)
         return terms
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
@@ -213,19 +215,19 @@ class VolumeSegmentation(Task):
     def build_metrics(self) -> Metrics:
         return VolumeMetrics(self.class_names, self.config.VOLUMES.SURFACE_DISTANCES)
 
-    def segmented(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[tuple[Segmented, np.ndarray]]:
+    def segmented(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[tuple[SegmentedVolume, np.ndarray]]:
         """The classes of each volume's voxels, and its labels; a device computes the next volume while one is looked
         at."""
         before = None
-        for place, volume, labels in volumes_of(batch):
+        for place, volume, labels in split_batch(batch):
             later = place, read_later(self.class_map(model, volume, place), labels, volume[0])
             if before is not None:
-                yield _of(*before)
+                yield _to_class_numbers(*before)
             before = later
         if before is not None:
-            yield _of(*before)
+            yield _to_class_numbers(*before)
 
-    def class_map(self, model: paddle.nn.Layer, volume: paddle.Tensor, place: Place) -> paddle.Tensor:
+    def class_map(self, model: paddle.nn.Layer, volume: paddle.Tensor, place: VolumeRecord) -> paddle.Tensor:
         """The class of each voxel, uint8 of the stored labels' shape; ``IGNORED`` where an output is not finite.
 
         Outputs of windows and their mirror images are averaged, then brought to the stored spacing linearly, and the
@@ -254,7 +256,7 @@ class VolumeSegmentation(Task):
             step.writer.add(found, truths)
         return (lambda: records) if step.keeps_records else None
 
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Segmented]:
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[SegmentedVolume]:
         """The class of each voxel of each volume."""
         return [predicted for predicted, _ in self.segmented(model, batch)]
 
@@ -262,7 +264,7 @@ class VolumeSegmentation(Task):
         if not records or not isinstance(samples, SegmentedSamples):
             return []
 
-        def again(index: int) -> tuple[Segmented, np.ndarray]:
+        def again(index: int) -> tuple[SegmentedVolume, np.ndarray]:
             batch = self.collate([samples.sample(index, np.random.default_rng(0))])
             tensors = {name: to_device(own) if isinstance(own, np.ndarray) else own for name, own in batch.items()}
             return next(self.segmented(model, tensors))
@@ -271,7 +273,7 @@ class VolumeSegmentation(Task):
 
     # ---- prediction and export -----------------------------------------------------------------------------------
 
-    def set_up_from(self, learned: TrainedMeta) -> None:
+    def load_meta(self, learned: CheckpointMeta) -> None:
         known, spacing = learned.input, self.config.VOLUMES.SPACING_MM or learned.input.get("spacing_mm")
         if not learned.class_names or not spacing or not known.get("channels") or not known.get("label_numbers"):
             raise UserError(_UNKNOWN + "weights with their about.yaml")
@@ -281,12 +283,12 @@ class VolumeSegmentation(Task):
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
         files, unreadable = find_volumes(list(map(str, inputs)))
-        intensities = Intensities.of(self.config.VOLUMES, len(self.channels), self.within)
+        intensities = IntensityConfig.of(self.config.VOLUMES, len(self.channels), self.within)
         dataset = NewVolumes(files, self)
         dataset.within = per_channel(intensities.within, intensities.kinds)
         return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable)
 
-    def prediction_rows(self, prediction: Segmented) -> list[Row]:
+    def prediction_rows(self, prediction: SegmentedVolume) -> list[Row]:
         """The millilitres of each class.
 
         Raises:
@@ -298,7 +300,7 @@ class VolumeSegmentation(Task):
         millilitres = (counts * voxel_ml(prediction.spacing)).round(3).tolist()
         return [{f"ml {name}": own for name, own in zip(self.class_names[1:], millilitres[1:])}]
 
-    def prediction_writer(self, folder: Path, samples: Samples) -> "LabelWriter":
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "LabelWriter":
         library("nibabel", str(folder))
         return LabelWriter(folder, samples.dataset, self.class_names, self.numbers)
 
@@ -337,9 +339,9 @@ def at_level(labels: Any, level: int) -> Any:
     return labels[:, ::step, ::step, ::step]
 
 
-def _of(place: Place, values: Any) -> tuple[Segmented, np.ndarray]:
+def _to_class_numbers(place: VolumeRecord, values: Any) -> tuple[SegmentedVolume, np.ndarray]:
     classes, labels, volume = values()
-    return Segmented(place.index, classes, volume, np.array(place.stored_spacing)), labels
+    return SegmentedVolume(place.index, classes, volume, np.array(place.stored_spacing)), labels
 
 
 def on_grid(maps: paddle.Tensor, shape: Sequence[int], steps: np.ndarray, planes: slice = slice(None)) -> paddle.Tensor:

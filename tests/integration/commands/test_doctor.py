@@ -8,7 +8,7 @@ from support.runs import PLAIN
 
 from paddlevit_dist import settings
 from paddlevit_dist.debug import doctor_checks
-from paddlevit_dist.debug.doctor_checks import Check, Checkup, carry_out
+from paddlevit_dist.debug.doctor_checks import CheckContext, DoctorCheck, carry_out
 from paddlevit_dist.launch import devices
 
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
@@ -21,12 +21,12 @@ def ends_with_a_signal(*arguments):
 def test_a_crash_of_a_device_is_one_line_and_the_checks_after_it_are_made(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
     monkeypatch.setattr(doctor_checks, "try_device", ends_with_a_signal)
-    checkup = Checkup(settings.load([PLAIN, "-dataset=digits"]).values, tmp_path, MACHINE)
+    checkup = CheckContext(settings.load([PLAIN, "-dataset=digits"]).values, tmp_path, MACHINE)
 
     def fails(_):
         raise KeyError("a bug")
 
-    checks = [*doctor_checks.CHECKS[-1:], Check("fails", fails), Check("needs", fails, ("devices",))]
+    checks = [*doctor_checks.CHECKS[-1:], DoctorCheck("fails", fails), DoctorCheck("needs", fails, ("devices",))]
     carry_out(checkup, checks)
     found = checkup.found
     assert found["devices"].status == "failure" and "SIGSEGV" in found["devices"].text

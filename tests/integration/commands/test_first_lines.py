@@ -21,7 +21,7 @@ def test_without_arguments_it_is_the_digits_example(tmp_path):
     assert log == lines
 
 
-def test_a_data_set_that_nothing_names_is_recognised_and_told(tmp_path):
+def test_a_data_set_that_nothing_names_is_recognized_and_told(tmp_path):
     images = write_images(tmp_path / "pictures")
     arguments = [PLAIN, *TINY, f"-data_path={images}", "-batch_size=4", "-num_workers=0", "-epochs=1"]
     ended = well(run_main(f"-output={tmp_path / 'output'}", *arguments))
@@ -45,7 +45,7 @@ def test_a_path_that_a_recipes_embedded_data_set_would_not_read_is_looked_at(tmp
     assert "digits comes with the package and reads no path" in message
 
 
-def test_a_path_where_nothing_is_recognised_stops_the_run(tmp_path):
+def test_a_path_where_nothing_is_recognized_stops_the_run(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
     message = refused(f"-output={tmp_path / 'output'}", PLAIN, f"-data_path={tmp_path}")
     assert str(tmp_path) in message and "-dataset=NAME" in message

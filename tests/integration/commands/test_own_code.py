@@ -66,7 +66,7 @@ GUARDED = """
 import multiprocessing
 import sys
 from paddlevit_dist import UserError, register_model
-from paddlevit_dist.launch.spawn import Payload
+from paddlevit_dist.launch.spawn import WorkerPayload
 from paddlevit_dist.registry import resolve
 
 class Outside:
@@ -90,7 +90,7 @@ if __name__ == "__main__":
     register_model("outside", Outside)
     register_model("inside", Inside)
     register_model("nameless", lambda name, **options: None)
-    payload = Payload.pack(build, ("outside", "inside", "nameless"))
+    payload = WorkerPayload.pack(build, ("outside", "inside", "nameless"))
     process = multiprocessing.get_context("spawn").Process(target=work, args=(payload,))
     process.start()
     process.join()

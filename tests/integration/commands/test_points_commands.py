@@ -11,7 +11,7 @@ from support.runs import refusal, well
 from paddlevit_dist import registry
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.export import command as export_model
-from paddlevit_dist.points.data.scannet_classes import COLOURS
+from paddlevit_dist.points.data.scannet_classes import COLORS
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import Task
 
@@ -27,8 +27,8 @@ def test_inspect_data_draws_scenes_as_the_network_sees_them(tmp_path):
     assert ended.out.splitlines() == told
     sheet = np.asarray(Image.open(tmp_path / "data.png"))
     assert 2 * 480 < sheet.shape[1] <= 1320 and (sheet != 255).any(axis=2).mean() > 0.1  # two views fit a laptop
-    legend = {tuple(colour) for colour in sheet[:, 2 * 484 :].reshape(-1, 3).tolist()}
-    assert set(COLOURS) <= legend
+    legend = {tuple(color) for color in sheet[:, 2 * 484 :].reshape(-1, 3).tolist()}
+    assert set(COLORS) <= legend
 
 
 def test_inspect_data_without_data_is_told(tmp_path):

@@ -23,7 +23,7 @@ from support.runs import contents, refusal, well
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.parts import part_of_jpeg, read_layout
-from paddlevit_dist.images.data.reading import Reading
+from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.runtime.errors import UserError
 
@@ -85,7 +85,7 @@ def test_small_jpegs_are_copied_and_others_become_jpegs(images, tmp_path):
     assert (layout.width, layout.height, layout.block_height) == (60, 40, 16)
     assert Image.open(io.BytesIO(part_of_jpeg(encoded, layout, (0, 0, 10, 10)))).size == (60, 16)
     sizes = {dataset.read(index)[0].size for index in range(len(dataset))}
-    dataset.reading = Reading(exif_rotate=True)
+    dataset.reading = ReadConfig(exif_rotate=True)
     turned = {dataset.read(index)[0].size for index in range(len(dataset))}
     assert (40, 50) in sizes and (50, 40) not in sizes and (50, 40) in turned
 
@@ -217,7 +217,7 @@ def test_what_was_left_out_by_the_preparation_is_not_refused_by_a_training_on_it
     assert "3 unreadable images left out" in said and "left out below" not in said
 
 
-def test_lists_tar_files_and_single_folders_are_recognised(images, tmp_path):
+def test_lists_tar_files_and_single_folders_are_recognized(images, tmp_path):
     (images / "train_list.txt").write_text("train/ant/0.jpg 0\ntrain/none.jpg 999\n")
     ended = prepare(images, "--workers=1", f"--quarantine={tmp_path / 'list.tsv'}")
     assert ended.out.startswith("1 of 2 images") and "none.jpg\tNo such file" in (tmp_path / "list.tsv").read_text()

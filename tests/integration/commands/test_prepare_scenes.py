@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 from support.processes import left_behind, run_command, start_command, wait_until
-from support.raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
+from support.raw_scenes import legacy, make_points, pointgroup_arrays, write_scannet, zipped
 from support.runs import contents, refusal, well
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
-from paddlevit_dist.points.data.scenes import ScanNet, Scenes
+from paddlevit_dist.points.data.scenes import PreparedScenes, ScanNet
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 
 
@@ -31,7 +31,7 @@ def raw(tmp_path):
     names = [f"scene000{number}_00" for number in range(4)]
     for number, name in enumerate(names):
         write_scannet(root / "scans" / name, name, seed=number)
-    write_scannet(root / "scans_test" / "scene0707_00", "scene0707_00", labelled=False)
+    write_scannet(root / "scans_test" / "scene0707_00", "scene0707_00", labeled=False)
     (root / "scannetv2_train.txt").write_text("".join(f"{name}\n" for name in names[:3]))
     (root / "scannetv2_val.txt").write_text(f"{names[3]}\n")
     (root / "scannetv2_test.txt").write_text("scene0707_00\n")
@@ -98,7 +98,7 @@ def test_a_bad_scene_ends_the_preparation_and_the_others_stay(raw, tmp_path):
 
 def refused_dataset(output, cache):
     with pytest.raises(Exception) as error:
-        Scenes(str(output), "train", cache)
+        PreparedScenes(str(output), "train", cache)
     return str(error.value)
 
 
@@ -107,34 +107,34 @@ def test_ply_folders_become_scenes_with_class_names(tmp_path):
     for split, number in (("train", 3), ("val", 1), ("test", 1)):
         (root / split).mkdir(parents=True)
         for position in range(number):
-            columns = points_of(50, seed=position)
+            columns = make_points(50, seed=position)
             if split != "test":
                 columns["label"] = (np.arange(50) % 3).astype(np.uint8)
             write_points(root / split / f"{split}{position}.ply", columns)
     (tmp_path / "names.txt").write_text("grass\nroad\nroof\n")
     ended = well(prepare("ply", root, output, f"--classes={tmp_path / 'names.txt'}", "--workers=2"))
     assert "prepared 3 train, 1 val, 1 test scenes of 250 points" in ended.out and "-dataset=scenes" in ended.out
-    train = Scenes(str(output), "train", tmp_path)
+    train = PreparedScenes(str(output), "train", tmp_path)
     assert train.class_names == ["grass", "road", "roof"] and train.read(2).name == "train2"
     assert train.read(0).semantic.tolist() == (np.arange(50) % 3).tolist()
-    assert set(Scenes(str(output), "test", tmp_path).read(0).semantic) == {-100}
+    assert set(PreparedScenes(str(output), "test", tmp_path).read(0).semantic) == {-100}
     numbered = tmp_path / "numbered"
     well(prepare("ply", root, numbered, "--workers=1"))
-    assert Scenes(str(numbered), "val", tmp_path).class_names == ["0", "1", "2"]
+    assert PreparedScenes(str(numbered), "val", tmp_path).class_names == ["0", "1", "2"]
 
 
 def test_other_options_make_the_scenes_anew(tmp_path):
     root, output = tmp_path / "in", tmp_path / "out"
     root.mkdir()
     for name in "ab":
-        columns = points_of(9)
+        columns = make_points(9)
         columns["label"], columns["kind"] = np.zeros(9, np.uint8), np.ones(9, np.uint8)
         columns["part"] = np.full(9, 0.0 if name == "a" else 0.5, np.float32)
         write_points(root / f"{name}.ply", columns)
     well(prepare("ply", root, output, "--workers=1"))
     ended = well(prepare("ply", root, output, "--workers=1", "--label=kind"))
     assert "already" not in ended.out
-    assert set(Scenes(str(output), "val", tmp_path).read(0).semantic) == {1}
+    assert set(PreparedScenes(str(output), "val", tmp_path).read(0).semantic) == {1}
     refusal(prepare("ply", root, output, "--workers=1", "--label=part"))  # some of the scenes have other labels now
     assert "preparation was not finished" in refused_dataset(output, tmp_path)
 
@@ -201,7 +201,7 @@ def test_help_names_the_options():
 def test_ctrl_c_leaves_finished_scenes_only_and_the_same_command_goes_on(tmp_path):
     root, output = tmp_path / "in", tmp_path / "out"
     root.mkdir()
-    columns = points_of(60_000)
+    columns = make_points(60_000)
     columns["label"] = np.zeros(60_000, np.uint8)
     write_points(root / "0000.ply", columns)
     for number in range(1, 150):

@@ -26,7 +26,7 @@ def finish(process: subprocess.Popen) -> int:
     return code
 
 
-def log_of(output: Path) -> list:
+def make_log(output: Path) -> list:
     """The lines of ``log.txt`` without their times."""
     return [line[20:] for line in (output / "log.txt").read_text(encoding="utf-8").splitlines()]
 
@@ -38,7 +38,7 @@ def test_a_training_whose_reader_leaves_and_whose_errors_find_no_room_leaves_the
         first = process.stdout.readline().decode()
         process.stdout.close()
         assert finish(process) == 0
-    log = log_of(tmp_path)
+    log = make_log(tmp_path)
     assert log[0] == first.rstrip("\n") and log[-1].startswith("top-1 ")
     assert any(line.startswith("saved ") for line in log[-3:-1])  # in the background, beside the evaluation
 
@@ -53,7 +53,7 @@ def test_a_training_outlives_its_terminal_and_a_bar_on_it(tmp_path):
         seen += os.read(ours, 1000)
     os.close(ours)  # hangs up: what is written from now on is an input/output error
     assert finish(process) == 0
-    assert log_of(tmp_path)[-1].startswith("top-1 ")
+    assert make_log(tmp_path)[-1].startswith("top-1 ")
 
 
 COMMANDS = {
@@ -84,8 +84,8 @@ def test_streams_that_are_closed_from_the_start(closing, tmp_path):
 
 PROGRAM = """
 from paddlevit_dist.runtime import printing
-printing.never_fail()
-printing.never_fail()
+printing.ignore_broken_pipe()
+printing.ignore_broken_pipe()
 print("Gr\\u00fc\\u00dfe \\udcff", flush=True)
 open("/dev/stdout", "w").write("by its own means\\n")
 """

@@ -8,13 +8,13 @@ import pytest
 from support.bad_samples import Changed
 from support.processes import run_command
 
-from paddlevit_dist.data.loader import Loader, SampleFailure
+from paddlevit_dist.data.loader import DeviceLoader, SampleFailure
 from paddlevit_dist.data.sampler import EvaluationSampler
 
 PROGRAM = """
 import os, sys
 import numpy as np
-from paddlevit_dist.data.loader import Loader
+from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import EvaluationSampler
 
 class Leaving:
@@ -28,7 +28,7 @@ class Leaving:
         return f"number {index}"
 
 samples = Leaving()
-loader = Loader(samples, EvaluationSampler(samples, 2, rank=0, world_size=1),
+loader = DeviceLoader(samples, EvaluationSampler(samples, 2, rank=0, world_size=1),
                 lambda readings: {"n": np.array(readings)}, num_workers=2, seed=0)
 for batch in loader:
     pass
@@ -55,7 +55,7 @@ def test_sys_exit_in_a_data_set_is_told_with_its_sample(num_workers):
 
     samples = Leaving(Numbers(), 8, lambda sample: sys.exit(0))
     sampler = EvaluationSampler(samples, 2, rank=0, world_size=1)
-    loader = Loader(samples, sampler, lambda numbers: {"n": np.array(numbers)}, num_workers=num_workers, seed=0)
+    loader = DeviceLoader(samples, sampler, lambda numbers: {"n": np.array(numbers)}, num_workers=num_workers, seed=0)
     with pytest.raises(SampleFailure, match=r"sample 5 \(number 5\): SystemExit: 0"):
         list(loader)
 

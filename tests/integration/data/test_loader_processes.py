@@ -8,7 +8,7 @@ from multiprocessing.reduction import ForkingPickler
 import paddle
 import pytest
 from paddle.io.dataloader import dataloader_iter
-from support.numbers import Numbers, loader_of, readings
+from support.numbers import Numbers, make_loader, readings
 from support.processes import HANG_SECONDS
 
 from paddlevit_dist.data.loader import SampleFailure
@@ -17,21 +17,21 @@ from paddlevit_dist.runtime.errors import UserError
 
 @pytest.mark.parametrize("num_workers", [1, 2, 4])
 def test_the_same_sample_is_the_same_array_with_any_number_of_workers(num_workers):
-    expected = readings(loader_of(Numbers(23)), 1, 3)
-    assert readings(loader_of(Numbers(23), num_workers), 1, 3) == expected
+    expected = readings(make_loader(Numbers(23)), 1, 3)
+    assert readings(make_loader(Numbers(23), num_workers), 1, 3) == expected
     assert len(set(expected.values())) == 3 * 20
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_an_exception_of_a_data_set_arrives_with_sample_and_traceback(num_workers):
-    loader = loader_of(Numbers(16, 7, KeyError("colour")), num_workers)
+    loader = make_loader(Numbers(16, 7, KeyError("colour")), num_workers)
     with pytest.raises(SampleFailure, match=r"sample 7 \(number 7\): KeyError: 'colour'[\s\S]*in sample"):
         list(loader.epochs(1, 1))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_user_error_of_a_data_set_stays_one(num_workers):
-    loader = loader_of(Numbers(16, 7, UserError("a.jpg cannot be read")), num_workers)
+    loader = make_loader(Numbers(16, 7, UserError("a.jpg cannot be read")), num_workers)
     with pytest.raises(UserError, match="^a.jpg cannot be read$"):
         list(loader.epochs(1, 1))
 
@@ -47,7 +47,7 @@ def test_batches_go_to_the_device_itself_and_ahead_of_their_use(num_workers, mon
         return create(*arguments)
 
     monkeypatch.setattr(core, "create_py_reader", noted)
-    assert len(list(loader_of(Numbers(8), num_workers))) == 2
+    assert len(list(make_loader(Numbers(8), num_workers))) == 2
     ((_, _, _, _, _, (place,), is_buffered, _, stays_pinned, *buffer_size),) = made
     assert is_buffered and not stays_pinned and buffer_size in ([], [2])
     assert str(place) == str(paddle.framework._current_expected_place())
@@ -65,7 +65,7 @@ def test_batches_are_fetched_and_unpickled_beside_the_training(monkeypatch):
         return loads(*arguments)
 
     monkeypatch.setattr(ForkingPickler, "loads", staticmethod(noted))
-    assert len(list(loader_of(Numbers(40), num_workers=2))) == 10
+    assert len(list(make_loader(Numbers(40), num_workers=2))) == 10
     (fetching,) = set(threads)
     assert len(threads) == 10 and fetching is not threading.current_thread()
     fetching.join(HANG_SECONDS)
@@ -97,7 +97,7 @@ def test_a_loader_process_does_not_destroy_what_it_has_inherited(tmp_path):
     gc.disable()
     try:
         Circle(destroyed)
-        assert len(list(loader_of(Collecting(8), num_workers=2))) == 2
+        assert len(list(make_loader(Collecting(8), num_workers=2))) == 2
     finally:
         gc.enable()
     gc.collect()

@@ -12,7 +12,7 @@ import pytest
 from support.shared_files import own_files
 
 from paddlevit_dist.data import shared_arrays
-from paddlevit_dist.data.loader import Loader
+from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import EvaluationSampler
 
 
@@ -40,15 +40,15 @@ def collate_floats(samples):
     return {"images": np.stack(samples).astype(np.float32)}
 
 
-def loader_of(size: int, num_workers: int, collate=collate) -> Loader:
+def make_loader(size: int, num_workers: int, collate=collate) -> DeviceLoader:
     samples = Images(size)
     sampler = EvaluationSampler(samples, 8, rank=0, world_size=1)
-    return Loader(samples, sampler, collate, num_workers=num_workers, seed=0)
+    return DeviceLoader(samples, sampler, collate, num_workers=num_workers, seed=0)
 
 
 def test_batches_arrive_whole_and_nothing_stays():
-    expected = [batch["images"].numpy() for batch in loader_of(50, 0)]
-    received = [batch["images"].numpy() for batch in loader_of(50, 2)]
+    expected = [batch["images"].numpy() for batch in make_loader(50, 0)]
+    received = [batch["images"].numpy() for batch in make_loader(50, 2)]
     assert len(received) == len(expected) == 7
     for left, right in zip(received, expected):
         np.testing.assert_array_equal(left, right)
@@ -61,9 +61,9 @@ def own_mappings() -> int:
 
 
 def test_batches_outlive_their_loader_can_be_written_to_and_then_go():
-    batches = [batch["images"] for batch in loader_of(48, 2, collate_floats)]
+    batches = [batch["images"] for batch in make_loader(48, 2, collate_floats)]
     gc.collect()
-    expected = [batch["images"].numpy() for batch in loader_of(48, 0, collate_floats)]
+    expected = [batch["images"].numpy() for batch in make_loader(48, 0, collate_floats)]
     assert own_mappings() == len(batches) == 6, "tensors lie in what the loader processes wrote"
     batches[0].add_(paddle.ones_like(batches[0]))
     np.testing.assert_array_equal(batches[0].numpy(), expected[0] + 1)
@@ -79,9 +79,9 @@ def test_batches_outlive_their_loader_can_be_written_to_and_then_go():
 
 
 def test_a_loader_that_is_left_early_leaves_nothing_and_takes_nothing_from_another():
-    outer = iter(loader_of(50, 2))
+    outer = iter(make_loader(50, 2))
     first = next(outer)["images"].numpy()
-    for _ in loader_of(50, 1):
+    for _ in make_loader(50, 1):
         break
     rest = [batch["images"].numpy() for batch in outer]  # its files are still there
     assert len(rest) == 6 and first.shape == (8, 3, 100, 100)
@@ -105,8 +105,8 @@ def test_too_little_shared_memory_is_told_at_the_first_batch(tmp_path):
     script = (
         "import pathlib; from paddlevit_dist.data import shared_arrays\n"
         f"shared_arrays.FOLDER = pathlib.Path({str(small)!r})\n"
-        "from integration.data.test_shared_batches import loader_of\n"
-        "for number, batch in enumerate(loader_of(50, 2)): print('batch', number)\n"
+        "from integration.data.test_shared_batches import make_loader\n"
+        "for number, batch in enumerate(make_loader(50, 2)): print('batch', number)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
     done = subprocess.run(

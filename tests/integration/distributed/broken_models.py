@@ -61,7 +61,7 @@ class OfBrightImages(Classification):
     def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, Any]:
         terms = super().train_step(model, batch, step)
         chosen = (batch["labels"] < 5).astype("float32")
-        logits = model(self.normalise(batch["images"]))
+        logits = model(self.normalize(batch["images"]))
         losses = paddle.nn.functional.cross_entropy(logits, batch["labels"], reduction="none")
         mean = (losses.flatten() * chosen).sum() / chosen.sum()
         return {"loss": terms["loss"]._replace(sum=mean * len(chosen))}

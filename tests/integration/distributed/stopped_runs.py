@@ -13,7 +13,7 @@ from support.processes import wait_until
 
 import paddlevit_dist
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.runtime import ending, errors, signals
+from paddlevit_dist.runtime import errors, process_exit, signals
 
 ORDERLY = (
     "SAVE_EVERY_MINUTES 0 MODEL.DROPOUT 0 MODEL.DROPPATH 0 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 "
@@ -51,7 +51,7 @@ def train(output: str, arguments: list, signals_at: dict) -> None:
             os.kill(os.getpid(), number)
         if rank is not None and paddlevit_dist.rank() == 0:
             wait_until(
-                signals.save_is_asked if number == signal.SIGUSR1 else signals.asked, "the signal did not arrive"
+                signals.save_is_asked if number == signal.SIGUSR1 else signals.stop_reason, "the signal did not arrive"
             )
 
     small_runs.build(output, *ORDERLY, *arguments, train_size=160, task_class=acting(act)).train()
@@ -65,7 +65,7 @@ def evaluate(output: str, arguments: list) -> None:
             file.write(f"{paddlevit_dist.rank()}\n")
         if paddlevit_dist.rank() == 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        wait_until(signals.asked, "the signal did not arrive")  # by now both are, for the parent has passed it on
+        wait_until(signals.stop_reason, "the signal did not arrive")  # by now both are, for the parent has passed it on
 
     task = acting(lambda update: None, act)
     small_runs.build(output, *ORDERLY, *arguments, train_size=160, val_size=160, task_class=task).train()
@@ -81,7 +81,7 @@ def interrupt_twice(output: str, everyone: bool) -> None:
         if paddlevit_dist.rank() == 0:
             main = os.getppid() if everyone else os.getpid()
             os.kill(main, signal.SIGINT)
-            wait_until(signals.asked, "the signal did not arrive")
+            wait_until(signals.stop_reason, "the signal did not arrive")
             Path(f"{output}.when").write_text(str(time.time()))
             os.kill(main, signal.SIGINT)
         time.sleep(300)
@@ -95,7 +95,7 @@ def threads_after_a_stop(output: str) -> list:
         arguments = ["-batch_size=32", "-num_workers=0", "-stop_after_seconds=0.001"]
         small_runs.build(output, *ORDERLY, *arguments, train_size=160).train()
     except errors.Stopped:
-        ending.end_if_in_danger(99)
+        process_exit.end_if_in_danger(99)
         return [thread.name for thread in threading.enumerate() if thread.name.startswith("Thread-")]
     raise AssertionError("it was not stopped")
 

@@ -10,14 +10,14 @@ import paddle.nn.functional as F
 import pytest
 from support.processes import run_together, run_workers
 
-from paddlevit_dist import Run
+from paddlevit_dist import Trainer
 from paddlevit_dist import settings as config
-from paddlevit_dist.distributed import convert_batch_norm, data_parallel, rank, world_size, zero_of
+from paddlevit_dist.distributed import build_zero, convert_batch_norm, data_parallel, rank, world_size
 from paddlevit_dist.models import create_model
 from paddlevit_dist.registry import register_task
-from paddlevit_dist.tasks.dataset import Samples
+from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.tasks.metrics import Metrics
-from paddlevit_dist.tasks.task import EvaluationStep, Task, Term
+from paddlevit_dist.tasks.task import EvaluationStep, LossTerm, Task
 
 GENERATOR = np.random.default_rng(0)
 ROWS = 3.0 * GENERATOR.standard_normal((24, 4)) + 2.0
@@ -27,7 +27,7 @@ if paddle.__version__.startswith("2."):
     del SPLITS["none"]  # Paddle's own ``linear`` and ``tanh`` refuse a tensor without rows there
 
 
-def model_of(dtype: str) -> paddle.nn.Layer:
+def make_model(dtype: str) -> paddle.nn.Layer:
     """Four normalisations, one for each shape that a layer may see; the last one is used twice."""
     paddle.seed(0)
     return Network().to(dtype=dtype)
@@ -57,7 +57,7 @@ def three_updates(first_rank_rows: int, dtype: str) -> dict[str, np.ndarray]:
         1: slice(0, 24),
         2: slice(0, first_rank_rows) if rank() == 0 else slice(first_rank_rows, 24),
     }[world_size()]
-    model = model_of(dtype)
+    model = make_model(dtype)
     wrapped = data_parallel(model, batch_norm="sync")
     optimizer = paddle.optimizer.SGD(0.5, parameters=[p for p in model.parameters() if not p.stop_gradient])
     for _ in range(3):
@@ -87,10 +87,10 @@ def together() -> dict[str, list]:
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("dtype, tolerance", TOLERANCES.items())
-def test_synchronised_training_equals_one_process_on_all_rows(split, dtype, tolerance, together):
+def test_synchronized_training_equals_one_process_on_all_rows(split, dtype, tolerance, together):
     ranks = together[f"{split} {dtype}"]
     whole = three_updates(0, dtype)
-    start = {name: tensor.numpy() for name, tensor in model_of(dtype).state_dict().items()}
+    start = {name: tensor.numpy() for name, tensor in make_model(dtype).state_dict().items()}
     for name, expected in whole.items():
         assert np.array_equal(ranks[0][name], ranks[1][name]), name
         np.testing.assert_allclose(ranks[0][name], expected, rtol=tolerance, atol=tolerance, err_msg=name)
@@ -104,7 +104,7 @@ def gradients_with_a_rank_without_rows(dtype: str) -> dict[str, Any]:
     rows.stop_gradient = False
     layers = [convert_batch_norm(paddle.nn.BatchNorm1D(4).to(dtype=dtype)) for _ in range(2)]
     normal = layers[1](layers[0](rows))
-    loss = (normal**3).sum() if rows.shape[0] else zero_of(normal)
+    loss = (normal**3).sum() if rows.shape[0] else build_zero(normal)
     loss.backward()
     gradients = [tensor.grad.numpy() for layer in layers for tensor in (layer.weight, layer.bias)]
     return {
@@ -129,7 +129,7 @@ def test_a_rank_without_rows_takes_part_and_gets_zero_gradients(together):
 # ---- the keys, through the trainer ---------------------------------------------------------------------------------
 
 
-class Rows(Samples):
+class Rows(TransformedDataset):
     """Row ``index`` with its target; the same for training and evaluation."""
 
     def __len__(self) -> int:
@@ -176,9 +176,9 @@ class Regression(Task):
     def collate(self, samples: Any) -> dict[str, np.ndarray]:
         return {"rows": ROWS[samples].astype("float32"), "targets": TARGETS[samples].astype("float32")}
 
-    def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, Term]:
+    def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
         error = model(batch["rows"], not (self.skips_branch and rank() == 1)) - batch["targets"]
-        return {"loss": Term((error**2).sum(), error.shape[0])}
+        return {"loss": LossTerm((error**2).sum(), error.shape[0])}
 
     def eval_step(self, model: Any, batch: Any, step: EvaluationStep) -> None:
         step.metrics.state["error"] += ((model(batch["rows"]) - batch["targets"]) ** 2).sum().item()
@@ -201,7 +201,7 @@ def train(output: str, *arguments: str) -> dict[str, Any]:
     values = config.load([f"-output={output}", "DATA.NUM_WORKERS", "0", *settings, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = {"regression": Regression, "skipping": SkippingRegression}[values.TASK](values)
-    trainer = Run(values, task, {"train": Rows(), "val": Rows()})
+    trainer = Trainer(values, task, {"train": Rows(), "val": Rows()})
     trainer.train()
     lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
     return {

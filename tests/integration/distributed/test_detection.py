@@ -47,7 +47,7 @@ def test_processes_and_accumulated_batches_give_the_weights_of_one_whole_batch(r
     ranks = two["whole"]
     assert any(0 in rank["box counts"] for rank in ranks) and any(map(sum, (rank["box counts"] for rank in ranks)))
     assert largest_difference(ranks[0]["weights"], ranks[1]["weights"]) == 0.0
-    start = small_detections.weights_of(small_detections.build(str(runs[0] / "start"), *FEW))
+    start = small_detections.make_weights(small_detections.build(str(runs[0] / "start"), *FEW))
     moved = largest_difference(start, one["whole"]["weights"])
     assert moved > 1e-2
     assert largest_difference(one["whole"]["weights"], ranks[0]["weights"]) < 1e-4 * moved
@@ -153,7 +153,7 @@ def test_a_training_begins_with_the_rows_of_the_classes_that_the_weights_name(ru
     trainer = small_detections.build(str(tmp_path / "new"), *words)
     trainer.prepare_training()
     source = read_weights(evaluated_weights(str(runs[0] / "one"))).state
-    found = small_detections.weights_of(trainer)
+    found = small_detections.make_weights(trainer)
     there = {"circle": 0, "square": 1, "triangle": 2}
     for here, name in ((0, "triangle"), (2, "circle"), (3, None)):  # None: no object
         row = there.get(name, 3)

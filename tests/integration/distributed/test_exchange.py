@@ -19,7 +19,7 @@ from support.processes import run_command, run_together, run_workers, succeeded
 from support.waits import counted_waits
 
 import paddlevit_dist
-from paddlevit_dist.distributed import Agreement
+from paddlevit_dist.distributed import SyncPoint
 
 PROGRAM = str(Path(__file__).with_name("plain_spawn.py"))
 RANKS = 4
@@ -80,13 +80,13 @@ def gather_in_quick_succession():
 
 def agree():
     """The updates at which this rank finds that all have agreed; barriers keep ranks together as gradients do."""
-    agreement = Agreement()
+    agreement = SyncPoint()
     at = []
     for update in range(1, 10):
         paddlevit_dist.barrier()
         if paddlevit_dist.rank():
             time.sleep(0.005)  # the main process is early
-        if agreement.is_at(update):
+        if agreement.reached(update):
             at.append(update)
         if paddlevit_dist.rank() == 0 and update > 1:
             agreement.announce(update)
@@ -130,7 +130,7 @@ def meet_amid_signals(wanted: int) -> int:
     """Meet while each process gets one signal after another, until each has had so many; returns how many came."""
     from paddlevit_dist.runtime import signals
 
-    signals.note_only()
+    signals.defer()
     ended = threading.Event()
 
     def send() -> None:

@@ -18,12 +18,12 @@ from support.waits import counted_waits
 
 from paddlevit_dist import rank, settings, world_size
 from paddlevit_dist.distributed import data_parallel
-from paddlevit_dist.distributed.exchange import Network
+from paddlevit_dist.distributed.exchange import StoreChannel
 from paddlevit_dist.engine.optimizer import build_optimizer
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import COUNTS, Updater
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.steps import COUNTS, TrainStep
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 MODULE = "integration.distributed.test_exchanged_gradients"
 MIB = 1 << 20
@@ -78,11 +78,11 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False) -> di
     task = resolve("task", "classification")(values)
     paddle.seed(0)
     model = task.build_model()
-    precision = Precision(True, "float16", on_gpu=True)
+    precision = TrainingPrecision(True, "float16", on_gpu=True)
     precision.enabled = False  # a CPU has no kernels for it; the scale is kept
     with seen_groups() as groups:
         wrapped = data_parallel(model, bucket_megabytes=megabytes)
-    updater = Updater(
+    updater = TrainStep(
         CountedTask(task) if counted else task,
         wrapped,
         build_optimizer(values.TRAIN.OPTIMIZER, model, None, 0.05),
@@ -99,7 +99,7 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False) -> di
         batch = {"images": paddle.to_tensor(images), "labels": paddle.to_tensor(np.arange(2))}
         if counted:
             batch[COUNTS] = paddle.to_tensor(np.array([2.0]))
-        updater.begin([batch], Step(1, number, 9), 1e-3)
+        updater.begin([batch], StepPosition(1, number, 9), 1e-3)
 
     def named(name: str, calls: list[tuple[str, int]], original: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
@@ -115,13 +115,13 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False) -> di
         for number in (1, 2):
             update(number)
         waits.list.clear()
-        for owner, name in (*owners, (Network, "wait_for_all"), (Network, "_ask_store")):
+        for owner, name in (*owners, (StoreChannel, "wait_for_all"), (StoreChannel, "_ask_store")):
             patches.enter_context(mock.patch.object(owner, name, named(name, calls, getattr(owner, name))))
         before = count_sent_bytes()
         update(3)
         sent = count_sent_bytes() - before
         reads = waits.of("read")
-    is_queued = bool(updater.settle())
+    is_queued = bool(updater.flush())
     return {
         "messages": groups[0],
         "sent": sent,

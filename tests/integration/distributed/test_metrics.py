@@ -8,7 +8,7 @@ from support.instance_scenes import NAMES, scene
 from support.processes import run_together
 
 from paddlevit_dist.distributed import rank, reduce_dict, world_size
-from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
+from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePrediction
 
 
 def evaluate_share(scenes: int) -> dict:
@@ -58,6 +58,6 @@ def test_a_rank_without_scenes_and_an_evaluation_without_instances(groups):
 def test_an_instance_counts_for_the_class_of_its_first_point():
     metrics = InstanceMetrics(NAMES, [1, 2])
     true_class = np.r_[np.full(120, 1), np.full(80, 2)]
-    metrics.update_instances(true_class, np.zeros(200, int), [Prediction(1, 0.5, np.arange(200))])
+    metrics.update_instances(true_class, np.zeros(200, int), [InstancePrediction(1, 0.5, np.arange(200))])
     values = metrics.compute(metrics.state)
     assert values["AP chair"] == 1.0 and "AP table" not in values

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from support.processes import run_together
 
-from paddlevit_dist import Run, settings
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.tasks.dataset import Samples
+from paddlevit_dist.tasks.dataset import TransformedDataset
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = [
@@ -27,7 +27,7 @@ LOSSES += ["POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10), "-seed=1"]  # with 0 a 
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.WEIGHT_DECAY", "1e-4", "-epochs=2"]
 
 
-class PartlyLabelled(Samples):
+class PartlyLabeled(TransformedDataset):
     """The rooms, which differ in size by themselves; every fourth one has no labels."""
 
     def __init__(self, samples: Any) -> None:
@@ -46,12 +46,12 @@ class PartlyLabelled(Samples):
         return self.samples.describe(index)
 
 
-def build(output: str, *arguments: str) -> Run:
+def build(output: str, *arguments: str) -> Trainer:
     values = settings.load([f"-output={output}", *SMALL, *ROOMS, *SGD, "DATA.NUM_WORKERS", "0", *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = resolve("task", values.TASK)(values)
-    datasets = {split: PartlyLabelled(task.build_dataset(split, Path(output))) for split in ("train", "val")}
-    return Run(values, task, datasets)
+    datasets = {split: PartlyLabeled(task.build_dataset(split, Path(output))) for split in ("train", "val")}
+    return Trainer(values, task, datasets)
 
 
 def train(output: str, arguments: list) -> dict[str, Any]:

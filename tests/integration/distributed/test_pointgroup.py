@@ -7,13 +7,13 @@ from support.processes import run_workers, succeeded
 
 from paddlevit_dist import settings as configuration
 from paddlevit_dist.distributed import data_parallel, rank, world_size
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import CountingCollate, Updater
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.steps import CountingCollate, TrainStep
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.registry import register_dataset
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 OPTIONS = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.DATASET", "two_boxes"]
 OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.STUFF", "nothing"]
@@ -62,11 +62,11 @@ def train(scenes: list, prepare_epochs: int, updates: int = 3) -> tuple:
     paddle.seed(0)
     model = task.build_model()
     optimizer = paddle.optimizer.SGD(learning_rate=0.0, parameters=model.parameters())
-    updater = Updater(
+    updater = TrainStep(
         task,
         data_parallel(model, "sync"),
         optimizer,
-        Precision(False),
+        TrainingPrecision(False),
         seed=0,
         samples_per_update=len(scenes),
         accumulation_steps=1,
@@ -76,12 +76,12 @@ def train(scenes: list, prepare_epochs: int, updates: int = 3) -> tuple:
     own = scenes[rank() * share : (rank() + 1) * share]
     generator = np.random.default_rng(0)
     unchanged = task.build_dataset("val", None)
-    samples = [unchanged.sample_of(boxes(*arguments), generator) for arguments in own]
+    samples = [unchanged.build_sample(boxes(*arguments), generator) for arguments in own]
     counted = []
     for update in range(updates):
         batch = CountingCollate(task)(samples)
         tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
-        terms = updater([tensors], Step(1, update, updates), learning_rate=0.01)
+        terms = updater([tensors], StepPosition(1, update, updates), learning_rate=0.01)
         counted.append(int(terms[0]["score"].count.item()))
     return {name: value.numpy() for name, value in model.state_dict().items()}, counted
 

@@ -38,7 +38,7 @@ def test_two_processes_give_the_losses_and_weights_of_one(runs, name, words):
             assert sum(counts) == count > 0
             assert sum(sums) == pytest.approx(total, rel=2e-4)
     assert largest_difference(ranks[0]["weights"], ranks[1]["weights"]) == 0.0
-    start = small_segmenters.weights_of(small_segmenters.build(str(folder / f"{name}_start"), *words))
+    start = small_segmenters.make_weights(small_segmenters.build(str(folder / f"{name}_start"), *words))
     moved = largest_difference(start, whole["weights"])
     assert moved > 1e-3 and largest_difference(whole["weights"], ranks[0]["weights"]) < 5e-4 * moved
 

@@ -6,7 +6,7 @@ import pytest
 from paddle import nn
 from support.processes import run_together
 
-from paddlevit_dist.distributed import convert_batch_norm, data_parallel, rank, world_size, zero_of
+from paddlevit_dist.distributed import build_zero, convert_batch_norm, data_parallel, rank, world_size
 from paddlevit_dist.models import create_model
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse import SparseTensor
@@ -30,7 +30,7 @@ def gradients(voxels: np.ndarray) -> dict[str, np.ndarray]:
     if len(chosen):
         total = paddle.nn.functional.cross_entropy(logits, paddle.to_tensor(LABELS[chosen]), reduction="sum")
     else:
-        total = zero_of(logits)
+        total = build_zero(logits)
     (total * world_size() / len(voxels)).backward()
     result = {name: p.grad.numpy() for name, p in model.named_parameters() if not p.stop_gradient}
     return {**result, **{name: p.numpy() for name, p in model.state_dict().items() if name.endswith("_variance")}}
@@ -61,7 +61,7 @@ def gradients_of_making(voxels: np.ndarray) -> dict[str, np.ndarray]:
     chosen = np.flatnonzero((voxels[:, 0] == rank()) | (world_size() == 1))
     wrapped = data_parallel(model)
     rows = wrapped(SparseTensor(paddle.to_tensor(FEATURES[chosen]), voxels[chosen], num_scenes=2))
-    total = (rows**2).sum() if rows.shape[0] else zero_of(rows)
+    total = (rows**2).sum() if rows.shape[0] else build_zero(rows)
     (total * world_size() / len(voxels)).backward()
     return {name: p.grad.numpy() for name, p in model.named_parameters() if not p.stop_gradient}
 

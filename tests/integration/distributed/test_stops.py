@@ -84,7 +84,7 @@ def test_a_signal_while_an_object_is_finalised_ends_the_start():
 
 
 def test_a_signal_while_the_process_is_replaced_is_not_lost():
-    work = "f = lambda: (signals.hold(), os.kill(os.getpid(), signal.SIGINT), environment.restart()); "
+    work = "f = lambda: (signals.block(), os.kill(os.getpid(), signal.SIGINT), environment.restart()); "
     ended = run_program(f"{work}sys.exit(errors.run_and_report(f, trains=True))")
     assert ended.code == STOPPED and len(ended.err.splitlines()) == 1, ended.err
 

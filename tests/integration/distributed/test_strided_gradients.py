@@ -18,12 +18,12 @@ class Transposed(paddle.nn.Layer):
         return paddle.matmul(x, self.weight.transpose([1, 0]))  # (batch, 5)
 
 
-def gradient_of(network, numbers) -> np.ndarray:
+def make_gradient(network, numbers) -> np.ndarray:
     (network(paddle.to_tensor(numbers)) ** 2).sum().backward()
     return network.weight.grad.numpy()
 
 
-def rows_of(number: int) -> np.ndarray:
+def make_rows(number: int) -> np.ndarray:
     return np.random.default_rng(number).normal(size=(4, 3)).astype("float32")
 
 
@@ -31,15 +31,15 @@ def average(views: bool) -> tuple[bool, np.ndarray]:
     """Whether a gradient alone is a view, and the gradient after the backward pass of both ranks."""
     paddle.set_flags({"FLAGS_use_stride_kernel": views})
     alone = Transposed()
-    gradient_of(alone, rows_of(0))
+    make_gradient(alone, make_rows(0))
     network = Transposed()
     wrapped = data_parallel(network)
-    (wrapped(paddle.to_tensor(rows_of(rank()))) ** 2).sum().backward()
+    (wrapped(paddle.to_tensor(make_rows(rank()))) ** 2).sum().backward()
     return not alone.weight.grad.is_contiguous(), network.weight.grad.numpy()
 
 
 def test_a_gradient_that_is_a_view_is_averaged():
-    expected = (gradient_of(Transposed(), rows_of(0)) + gradient_of(Transposed(), rows_of(1))) / 2
+    expected = (make_gradient(Transposed(), make_rows(0)) + make_gradient(Transposed(), make_rows(1))) / 2
     for views in (False, True):
         results = succeeded(run_workers("integration.distributed.test_strided_gradients:average", views)).results
         if paddle.__version__ >= "3":

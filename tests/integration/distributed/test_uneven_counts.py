@@ -8,7 +8,7 @@ from support.updates import changes_of_an_update
 
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.steps import COUNTS
-from paddlevit_dist.tasks.task import Task, Term
+from paddlevit_dist.tasks.task import LossTerm, Task
 
 GENERATOR = np.random.default_rng(0)
 ROWS = GENERATOR.standard_normal((40, 3)).astype("float32")
@@ -25,13 +25,13 @@ class Regression(Task):
         error = (model(batch["rows"]) - batch["targets"]) * batch["valid"]
         count = batch["valid"].sum()
         return {
-            "squared": Term((error**2).sum(), count),
-            "absolute": Term(error.abs().sum(), count, weight=0.5),
-            "shown only": Term(error.sum(), count, weight=0.0),
+            "squared": LossTerm((error**2).sum(), count),
+            "absolute": LossTerm(error.abs().sum(), count, weight=0.5),
+            "shown only": LossTerm(error.sum(), count, weight=0.0),
         }
 
 
-def batch_of(part: slice) -> dict:
+def make_batch(part: slice) -> dict:
     valid = VALID[part].astype("float32")[:, None]
     arrays = {"rows": ROWS[part], "targets": TARGETS[part], "valid": valid, COUNTS: np.full(2, valid.sum())}
     return {name: paddle.to_tensor(array) for name, array in arrays.items()}
@@ -42,7 +42,7 @@ def update_once(micro_batches: int) -> list:
     paddle.seed(0)
     size = 40 // world_size() // micro_batches
     first = rank() * micro_batches
-    batches = [batch_of(slice((first + i) * size, (first + i + 1) * size)) for i in range(micro_batches)]
+    batches = [make_batch(slice((first + i) * size, (first + i + 1) * size)) for i in range(micro_batches)]
     return list(changes_of_an_update(Regression(None), paddle.nn.Linear(3, 1), batches, 40).values())
 
 

@@ -6,15 +6,15 @@ It prints how the gradients of the weights lie in memory, and "equal" where all 
 import numpy as np
 import paddle
 
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import Updater
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.steps import TrainStep
 from paddlevit_dist.models import prepare
-from paddlevit_dist.tasks.task import Step, Task, Term
+from paddlevit_dist.tasks.task import LossTerm, StepPosition, Task
 
 CLIP, RATE, UPDATES = 0.5, 0.1, 4
 
 
-def model_of() -> paddle.nn.Layer:
+def make_model() -> paddle.nn.Layer:
     paddle.seed(3)
     nn = paddle.nn
     return nn.Sequential(nn.Conv3D(2, 8, 3, padding=1), nn.ReLU(), nn.Conv3D(8, 4, 3, padding=1), nn.Flatten())
@@ -29,7 +29,7 @@ class Volumes(Task):
         super().__init__(None)
 
     def train_step(self, model, batch, step):
-        return {"loss": Term(((model(batch["x"]) - batch["y"]) ** 2).mean(1).sum(), 2)}
+        return {"loss": LossTerm(((model(batch["x"]) - batch["y"]) ** 2).mean(1).sum(), 2)}
 
 
 def batches():
@@ -46,7 +46,7 @@ def turn(gradient: paddle.Tensor) -> paddle.Tensor:
 
 
 def prepared() -> paddle.nn.Layer:
-    model = prepare(model_of())
+    model = prepare(make_model())
     for parameter in model.parameters():
         parameter.register_hook(turn)
     return model
@@ -56,16 +56,16 @@ def ours() -> list[float]:
     model = prepared()
     optimizer = paddle.optimizer.Momentum(RATE, parameters=model.parameters())
     options = {"seed": 0, "samples_per_update": 2, "accumulation_steps": 1, "gradient_clip": CLIP}
-    updater = Updater(Volumes(), model, optimizer, Precision(False), **options)
+    updater = TrainStep(Volumes(), model, optimizer, TrainingPrecision(False), **options)
     losses = []
     for number, batch in enumerate(batches()):
-        (terms,) = updater([batch], Step(1, number, UPDATES), RATE)
+        (terms,) = updater([batch], StepPosition(1, number, UPDATES), RATE)
         losses.append(terms["loss"].sum.item() / 2)
     return losses
 
 
 def theirs() -> list[float]:
-    model, losses = model_of(), []
+    model, losses = make_model(), []
     clip = paddle.nn.ClipGradByGlobalNorm(CLIP)
     optimizer = paddle.optimizer.Momentum(RATE, parameters=model.parameters(), grad_clip=clip)
     for batch in batches():

@@ -11,14 +11,14 @@ from support.trained import write_weights
 
 from paddlevit_dist import rank, world_size
 from paddlevit_dist.commands import train
-from paddlevit_dist.engine import run
+from paddlevit_dist.engine import trainer
 
 
 def run_out_on_the_last_rank(output: str, when_built: bool) -> None:
     made = small_runs.build(output, "-batch_size=16")
     if rank() == world_size() - 1:
         made.model.forward = no_memory
-    run.Run = no_memory if when_built else lambda *_: made
+    trainer.Trainer = no_memory if when_built else lambda *_: made
     train.worker(made.config, made.task, made.datasets, [])
 
 

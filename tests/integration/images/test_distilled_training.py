@@ -8,7 +8,7 @@ from support.runs import PLAIN, write_images
 from support.small_runs import TINY
 
 from paddlevit_dist import create_model
-from paddlevit_dist.images.classification.distillation import Teacher
+from paddlevit_dist.images.classification.distillation import TeacherModel
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -35,13 +35,13 @@ def teacher_file(tmp_path):
 
 
 def test_an_exported_model_teaches_as_the_model_itself(teacher_file, tmp_path):
-    named = Teacher("vit_tiny_patch16_224", teacher_file, 10, 16, 1)
+    named = TeacherModel("vit_tiny_patch16_224", teacher_file, 10, 16, 1)
     path = str(tmp_path / "exported")
     spec = [paddle.static.InputSpec([None, 1, 16, 16], "float32")]
     images = paddle.randn([3, 1, 16, 16])
     expected = named(images).numpy()  # before: Paddle 2.6 leaves its converted code in what it has saved
     paddle.jit.save(named.model, path, input_spec=spec)
-    exported = Teacher(path, None, 10, 16, 1)
+    exported = TeacherModel(path, None, 10, 16, 1)
     np.testing.assert_allclose(exported(images).numpy(), expected, atol=1e-5)
     with pytest.raises(UserError, match="has 10 classes, the student 7"):
-        Teacher(path, None, 7, 16, 1)(images)
+        TeacherModel(path, None, 7, 16, 1)(images)

@@ -13,7 +13,7 @@ from support.processes import run_command, run_main
 from support.runs import DIGITS, well
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.export.command import Trained, export, load_trained
+from paddlevit_dist.export.command import TrainedModel, export, load_trained
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 
@@ -29,7 +29,7 @@ def test_every_family_gives_the_same_outputs_for_any_batch(name, tmp_path):
     inputs = [paddle.to_tensor(images(batch, 3, *model.image_size)) for batch in (1, 4)]
     with paddle.no_grad():
         expected = [model(x).numpy() for x in inputs]  # Paddle 2.6 cannot compute with a model that it has traced
-        export(Trained(model, {"input_shape": shape}), str(tmp_path / "out"))
+        export(TrainedModel(model, {"input_shape": shape}), str(tmp_path / "out"))
         loaded = paddle.jit.load(str(tmp_path / "out"))
         for x, outputs in zip(inputs, expected):
             np.testing.assert_allclose(loaded(x).numpy(), outputs, rtol=1e-5, atol=1e-5)
@@ -39,7 +39,7 @@ def test_an_exported_model_that_computes_something_else_is_noticed(tmp_path, mon
     model = small("vit", seed=1)
     monkeypatch.setattr(paddle.jit, "load", lambda path: lambda x: paddle.ones([3, model.num_classes]))
     with pytest.raises(RuntimeError, match="gives other outputs"):
-        export(Trained(model, {"input_shape": [None, 3, *model.image_size]}), str(tmp_path / "out"))
+        export(TrainedModel(model, {"input_shape": [None, 3, *model.image_size]}), str(tmp_path / "out"))
     assert not list(tmp_path.iterdir())
 
 
@@ -111,7 +111,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, limit):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
         with pytest.raises(UserError, match=r"export: .*model cannot be written: File too large; "):
-            export(Trained(model, about), str(tmp_path / "model"))
+            export(TrainedModel(model, about), str(tmp_path / "model"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from paddlevit_dist.commands.evaluate import with_settings
 from paddlevit_dist.export import functions
 from paddlevit_dist.export.command import run as export
 from paddlevit_dist.export.files import find
-from paddlevit_dist.export.scoring import Exported
+from paddlevit_dist.export.scoring import ExportedLayer
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import ExportParts
 
@@ -40,7 +40,7 @@ def evaluated(folder, name, *words, processes=1):
     return run_command([word for word in command if word != "-epochs=1"], timeout=600)
 
 
-def values_of(folder):
+def make_values(folder):
     return json.loads((folder / "eval_intervals.json").read_text())["values"]
 
 
@@ -52,7 +52,7 @@ def scored_samples(folder):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_export_has_the_score_of_its_weights_and_says_so(trained, tmp_path, processes):
     ended = well(evaluated(tmp_path, "scored", str(trained / "exported"), processes=processes))
-    expected, found = values_of(trained / "checked"), values_of(tmp_path / "scored")
+    expected, found = make_values(trained / "checked"), make_values(tmp_path / "scored")
     assert found.keys() == expected.keys()
     for name, ends in expected.items():
         assert found[name] == pytest.approx(ends, abs=1e-4), name
@@ -72,8 +72,8 @@ def test_an_export_that_takes_pixels_has_the_score_of_its_weights(trained, tmp_p
     export([str(trained / "run"), str(tmp_path / "digits"), "-input=uint8"])
     ended = well(evaluated(tmp_path, "scored", str(tmp_path / "digits")))
     assert "after the export: top-1 +0; 0 of 360 images have another answer" in ended.out
-    for name, ends in values_of(trained / "checked").items():
-        assert values_of(tmp_path / "scored")[name] == pytest.approx(ends, abs=1e-4), name
+    for name, ends in make_values(trained / "checked").items():
+        assert make_values(tmp_path / "scored")[name] == pytest.approx(ends, abs=1e-4), name
     example = np.load(tmp_path / "digits.example.npz")
     assert example["input"].dtype == np.uint8 and example["input"].shape == (1, 16, 16, 1)
 
@@ -148,7 +148,7 @@ SCORED = ("top-1", "top-5", "loss", "balanced accuracy", "top-1 count", "top-5 c
 
 def built(file, classes=10, size=16, output=None, channels=1):
     parts = ExportParts(channels, {}, output_shape=(classes,))
-    return Exported(str(file), functions.load(find(str(file))), parts, (channels, size, size), output)
+    return ExportedLayer(str(file), functions.load(find(str(file))), parts, (channels, size, size), output)
 
 
 @needs_onnx

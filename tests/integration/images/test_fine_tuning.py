@@ -85,7 +85,7 @@ def results(folder):
     return {}
 
 
-def state_of(output: Path):
+def make_state(output: Path):
     return {name: value.numpy() for name, value in paddle.load(str(output / "checkpoints/last/model.pdparams")).items()}
 
 
@@ -97,7 +97,7 @@ def test_every_format_ends_with_the_same_weights(folder, results, name):
     assert [entry["name"] for entry in report["resized"]] == ["pos_embed"]
     assert [entry["name"] for entry in report["reinitialised"]] == ["head.weight", "head.bias"]
     assert not report["missing"] and report["loaded_fraction"] == 1.0
-    state = state_of(output)
+    state = make_state(output)
     assert state["head.weight"].shape == (48, 2) and state["pos_embed"].shape == (1, 1 + 36, 48)
     expected_line, expected = results.setdefault("first", (last_line(ended), state))
     assert last_line(ended) == expected_line
@@ -119,8 +119,8 @@ def test_a_resumed_run_and_its_exported_model_are_those_of_an_unbroken_one(folde
     fine_tune(folder, unbroken, weights)
     fine_tune(folder, resumed, weights, "-stop_after_epoch=1")
     ended = fine_tune(folder, resumed, "-resume=auto")
-    expected = state_of(unbroken)
-    for key, value in state_of(resumed).items():
+    expected = make_state(unbroken)
+    for key, value in make_state(resumed).items():
         np.testing.assert_array_equal(value, expected[key], err_msg=key)
     exported = folder / "exported" / "model"
     command = [sys.executable, "-m", "paddlevit_dist", "export", str(resumed / "checkpoints" / "last"), str(exported)]

@@ -17,7 +17,7 @@ from support.processes import ROOT
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
-from paddlevit_dist.export.command import Trained, export, load_trained, run
+from paddlevit_dist.export.command import TrainedModel, export, load_trained, run
 from paddlevit_dist.runtime.errors import UserError
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
@@ -30,7 +30,7 @@ def images(batch, *shape):
 
 
 def described(model):
-    return Trained(
+    return TrainedModel(
         model, {"model": "small", "num_classes": model.num_classes, "input_shape": [None, 3, *model.image_size]}
     )
 
@@ -88,8 +88,8 @@ def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(tm
     """The program of docs/exporting.md, as it stands, against ``Predictor`` on the weights."""
     weights = write_weights(tmp_path / "run", ["ant", "bee", "cat"], "DATA.CROP_PCT", "0.8")
     grid = np.mgrid[0:47, 0:71]
-    colours = np.stack([grid[0] * 5, grid[1] * 3, (grid[0] * grid[1]) % 256], axis=-1).astype(np.uint8)
-    Image.fromarray(colours).save(tmp_path / "image.png")
+    colors = np.stack([grid[0] * 5, grid[1] * 3, (grid[0] * grid[1]) % 256], axis=-1).astype(np.uint8)
+    Image.fromarray(colors).save(tmp_path / "image.png")
     (row,) = Predictor(str(weights))([str(tmp_path / "image.png")])
     run([str(weights), str(tmp_path / "out" / "insects"), "-format=onnx"])
     page = (ROOT / "docs" / "exporting.md").read_text(encoding="utf-8")

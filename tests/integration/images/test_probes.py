@@ -15,7 +15,7 @@ from paddlevit_dist.images.classification.probes import LinearProbe
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.transforms.crops import GlyphTransform
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 MODEL = "MODEL.NAME vit MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2".split()
 DATA = "-dataset=digits -image_size=16 -num_workers=0 DATA.IMAGE_CHANNELS 1 DATA.CROP_PCT 1.0 REPORT False".split()
@@ -77,7 +77,7 @@ def linear(folder):
     return well(probe(folder, "linear", "linear_1", 1, *LINEAR))
 
 
-def values_of(output):
+def make_values(output):
     (event,) = [event for event in events(output) if event["kind"] == "evaluation"][-1:]
     return {name: value for name, value in event.items() if name.startswith(("top", "loss", "balanced", "interval"))}
 
@@ -86,14 +86,14 @@ def kept(folder):
     return {path.name: path.read_bytes() for path in folder.glob("features-*.npy")}
 
 
-def test_neighbours_are_those_of_brute_force_on_any_number_of_processes(folder, features, knn):
+def test_neighbors_are_those_of_brute_force_on_any_number_of_processes(folder, features, knn):
     ended = [knn, well(probe(folder, "knn", "knn_3", 3))]
     one, three = (folder / f"knn_{number}" for number in (1, 3))
 
     (bank, known), (rows, labels) = features["train"], features["val"]
     bank, rows = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (bank, rows))
     order = np.argsort(-(rows @ bank.T), axis=1)
-    found = values_of(one)
+    found = make_values(one)
     for number in (10, 20):
         near = order[:, :number]
         weights = np.exp(np.take_along_axis(rows @ bank.T, near, 1) / 0.07)
@@ -102,7 +102,7 @@ def test_neighbours_are_those_of_brute_force_on_any_number_of_processes(folder, 
         assert found[f"top-1 of neighbours {number}"] == pytest.approx(expected, abs=1e-9)
         assert 20 < expected < 99
     assert found["top-1"] == found["top-1 of neighbours 20"]
-    assert found == values_of(three)
+    assert found == make_values(three)
     low, high = found["interval"]["top-1"]
     assert f"top-1 {found['top-1']:.2f} [{low:.1f}, {high:.1f}]" in last_line(ended[0]) == last_line(ended[1])
     assert kept(folder / "cache_knn_1") == kept(folder / "cache_knn_3") != {}
@@ -130,7 +130,7 @@ LINEAR = [f"-epochs={EPOCHS}", "VALIDATE_FREQ", "1", "PROBE.RATES", str(RATES)]
 @pytest.mark.usefixtures("linear")
 def test_each_rate_trains_its_layer_and_the_best_counts_on_any_number_of_processes(folder, features):
     ended = well(probe(folder, "linear", "linear_3", 3, *LINEAR))
-    found = [values_of(folder / f"linear_{number}") for number in (1, 3)]
+    found = [make_values(folder / f"linear_{number}") for number in (1, 3)]
 
     state = paddle.load(str(folder / "linear_3" / "checkpoints" / "last" / "model.pdparams"))
     rows, labels = features["val"]
@@ -163,7 +163,7 @@ def test_one_rate_is_evaluated_again_and_the_backbone_is_as_it_was(folder, tmp_p
 
     ended = well(run_main(f"-cfg={again}/config.yaml", *words))
 
-    score = values_of(again)["top-1 of rate 0.01"]
+    score = make_values(again)["top-1 of rate 0.01"]
     assert f"top-1 {score:.2f} [" in last_line(ended) and "(rate 0.01; 0.3 " in last_line(ended)
     assert "of val: " in ended.out and "computed before" in ended.out
 
@@ -185,12 +185,12 @@ def test_a_look_at_a_training_computes_no_features(folder, tmp_path):
     task = LinearProbe(config)
     run = silent_training(config, task, task.build_dataset("train", tmp_path), tmp_path)
     batch = next(run.loader.epochs(1, 1))
-    loss = task.train_step(run.model, batch, Step(1, 0, 1))["loss"]
+    loss = task.train_step(run.model, batch, StepPosition(1, 0, 1))["loss"]
     assert float(loss.sum) == pytest.approx(loss.count * np.log(10), rel=1e-5)
     assert not list(tmp_path.rglob("features-*"))
 
 
-def test_a_probe_without_trained_weights_or_neighbours_is_refused(folder):
+def test_a_probe_without_trained_weights_or_neighbors_is_refused(folder):
     words = ["MODEL.PRETRAINED", "None", "MODEL.PRETRAINED_REQUIRED", "False"]
     assert "a probe of random weights says nothing" in refusal(probe(folder, "linear", "random", 1, *words))
     said = refusal(probe(folder, "knn", "few", 1, "PROBE.NEIGHBOURS", "[5, 2000]"))

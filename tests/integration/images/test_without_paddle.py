@@ -8,7 +8,7 @@ from support.processes import ROOT, Finished, run_command
 from unit.commands.test_evaluate_results_classes import LABELS, SCORES, score_rows, table, truth_rows
 
 from paddlevit_dist.models import list_models
-from paddlevit_dist.registry import OWN
+from paddlevit_dist.registry import REGISTRATIONS
 
 WITHOUT_PADDLE = "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
 
@@ -24,7 +24,7 @@ def test_listing_models_does_not_import_paddle():
     program = (
         "import sys, paddlevit_dist.models as m; names = m.list_models(); print('paddle' in sys.modules, len(names))"
     )
-    ours = [name for name in list_models() if ("model", name) not in OWN]  # other tests register theirs
+    ours = [name for name in list_models() if ("model", name) not in REGISTRATIONS]  # other tests register theirs
     assert run_program(program).out.split() == ["False", str(len(ours))]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from support import acting, processes, small_runs
 
-from paddlevit_dist import Run
+from paddlevit_dist import Trainer
 from paddlevit_dist.distributed import barrier, rank
 from paddlevit_dist.launch import launch_workers, plan_processes, status
 
@@ -27,7 +27,7 @@ def train(output: str, guilty: str, number: str, word: str, *more: str) -> None:
     """The rank ``guilty`` sends itself a signal at the place ``word``."""
     if rank() == int(guilty):
         acting.at_place(word, int(number))
-    trainer: Run = small_runs.build(f"{output}/{rank()}", "-epochs=1000", "-batch_size=16", *more, train_size=64)
+    trainer: Trainer = small_runs.build(f"{output}/{rank()}", "-epochs=1000", "-batch_size=16", *more, train_size=64)
     trainer.train()
 
 
@@ -65,7 +65,7 @@ def fail_while_rank_one_joins() -> None:
     """Called in place of Paddle's own function, once all ranks have met at the store."""
     if os.environ["PADDLE_TRAINER_ID"] == "1":
         raise OSError("the network card is gone")
-    initialise()
+    initialize()
 
 
 def hang_on_rank_one() -> None:
@@ -85,7 +85,7 @@ if __name__ == "__main__":
     works["abort"] = leave_a_destructor_that_aborts
     import paddle.distributed as dist  # after this package, as Paddle 2.6 needs
 
-    initialise = dist.init_parallel_env
+    initialize = dist.init_parallel_env
     if sys.argv[1] == "join":
         dist.init_parallel_env = fail_while_rank_one_joins
     work, rest = works.get(sys.argv[1], fail_on_rank_one), tuple(sys.argv[2:])

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from paddlevit_dist.runtime import ending
+from paddlevit_dist.runtime import process_exit
 from paddlevit_dist.runtime.errors import run_and_report
 
 
@@ -67,5 +67,5 @@ if __name__ == "__main__":
     sys.stdout.flush()
     sys.stderr.flush()
     if code == 0:
-        ending.end(0)  # as a worker does: rank 0, which serves the store, leaves last
+        process_exit.end(0)  # as a worker does: rank 0, which serves the store, leaves last
     os._exit(code)  # the group's destructors would wait for ranks that have failed

@@ -25,7 +25,7 @@ def test_a_run_ends_soon_with_the_root_cause_last(how, tmp_path):
 
 OWN_STREAMS = """
 import io, sys
-from paddlevit_dist.runtime import ending
+from paddlevit_dist.runtime import process_exit
 
 class Failing(io.RawIOBase):
     def flush(self):
@@ -39,7 +39,7 @@ class Kept:  # not of Python's kinds
 
 failing, sys.stdout = Failing(), Kept()
 sys.stdout.write("a line")
-ending.end(3)
+process_exit.end(3)
 """
 
 
@@ -50,15 +50,15 @@ def test_streams_of_any_kind_are_flushed_at_the_end_and_none_changes_the_exit_co
 
 LEFT_RUNNING = """
 import atexit, threading
-from paddlevit_dist.runtime import ending
+from paddlevit_dist.runtime import process_exit
 
 for daemon in (False, True):
     thread = threading.Thread(target=threading.Event().wait, daemon=daemon)
     thread.start()
-ending.leave_running(thread)
+process_exit.leave_running(thread)
 atexit.register(print, "clears a library")
 print("a line")
-ending.end_if_in_danger(75)
+process_exit.end_if_in_danger(75)
 """
 
 

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc 
 FORK_AND_WAIT = """
 import os, sys, time
 from pathlib import Path
-from paddlevit_dist.launch.lock import own
+from paddlevit_dist.launch.lock import lock_output_dir
 
-with own(Path(sys.argv[1]), print, is_evaluation=False):
+with lock_output_dir(Path(sys.argv[1]), print, is_evaluation=False):
     child = os.fork()
     if child:
         print(child, flush=True)

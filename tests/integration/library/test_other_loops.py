@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 import paddlevit_dist as pv
-from paddlevit_dist.data.loader import Loader
+from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import SampleKey
 from paddlevit_dist.registry import resolve
 
@@ -54,7 +54,7 @@ def test_paddles_loader_has_the_batches_of_a_training():
     samples = pv.open_dataset("vit_digits", seed=5)
     sampler = pv.TrainingSampler(samples, 32, seed=samples.seed)
     sampler.set_epoch(2)
-    ours = Loader(samples, sampler, samples.collate, num_workers=0, seed=samples.seed)
+    ours = DeviceLoader(samples, sampler, samples.collate, num_workers=0, seed=samples.seed)
     for workers in (0, 2):
         theirs = paddle.io.DataLoader(samples, batch_sampler=sampler, collate_fn=samples.collate, num_workers=workers)
         for _, one, other in zip(range(3), ours, theirs):
@@ -89,4 +89,4 @@ def test_transforms_run_in_paddles_loader_processes(tmp_path):
     (batch, labels), *_ = paddle.io.DataLoader(images, batch_size=4, num_workers=1)
     assert labels.tolist() == [0, 0, 1, 1]
     for row, (path, _) in enumerate(images.samples):
-        np.testing.assert_array_equal(transform.normalise(batch)[row].numpy(), transform(path).numpy())
+        np.testing.assert_array_equal(transform.normalize(batch)[row].numpy(), transform(path).numpy())

@@ -28,8 +28,8 @@ rows = pv.predict("first", images)
 transform = pv.create_transform(first.model)
 import numpy as np, paddle
 shown = transform(images[4])
-fed = transform.normalise(paddle.to_tensor(samples[4][0][None]))[0]
-logits = first.model(transform.normalise(paddle.to_tensor(np.stack([transform.pixels(one) for one in images]))))
+fed = transform.normalize(paddle.to_tensor(samples[4][0][None]))[0]
+logits = first.model(transform.normalize(paddle.to_tensor(np.stack([transform.pixels(one) for one in images]))))
 print(json.dumps([first.values, first.intervals, again.values, kept, scored.values, refused, [row["class"] for row in
     rows], [samples.class_names[label] for label in logits.argmax(axis=-1).tolist()],
     bool((shown == fed).all()), len(rows)]))

@@ -11,14 +11,14 @@ import termios
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.logging.progress import Field, fit
+from paddlevit_dist.logging.progress import ReportField, fit
 
 PROGRAM = """
 import os, sys, time, warnings
 from paddlevit_dist.runtime import printing
 from paddlevit_dist.logging import progress
-printing.never_fail()
-bar = progress.Progress(40, "epoch 1/4", True)
+printing.ignore_broken_pipe()
+bar = progress.ProgressBar(40, "epoch 1/4", True)
 values = {"skipped_updates": 2, "samples_per_second": 412.3, "data_wait_fraction": 0.031, "gradient_norm": 1.234,
           "memory_mib": 1234.0, "learning_rate": 0.001}
 for step in range(40):
@@ -26,7 +26,7 @@ for step in range(40):
     time.sleep(0.005)
     if step == 4:
         bar.note("20 s left, run 12 min left")
-        bar.show(progress.fields_of(values, {"loss": 0.4123, "top-1": 45.2}, "images"))
+        bar.show(progress.build_fields(values, {"loss": 0.4123, "top-1": 45.2}, "images"))
     if step == 8:
         print("print of a user")
     if step == 12:
@@ -114,7 +114,11 @@ def test_where_lines_would_be_torn_nothing_is_drawn(how):
 
 
 def test_fields_are_shortened_before_they_are_left_out():
-    fields = [Field("loss 1", "loss 1"), Field("data wait 3%", "wait 3%"), Field("learning rate 1", "lr 1")]
+    fields = [
+        ReportField("loss 1", "loss 1"),
+        ReportField("data wait 3%", "wait 3%"),
+        ReportField("learning rate 1", "lr 1"),
+    ]
     assert fit(fields, 60) == "loss 1  data wait 3%  learning rate 1"
     assert fit(fields, 36) == "loss 1  wait 3%  lr 1"
     assert fit(fields, 20) == "loss 1  wait 3%"

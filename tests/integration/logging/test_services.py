@@ -7,7 +7,7 @@ import struct
 import pytest
 from support.small_runs import build
 
-from paddlevit_dist.logging.callbacks import Callbacks, RunFacts
+from paddlevit_dist.logging.callbacks import CallbackList, RunFacts
 from paddlevit_dist.logging.services import MlflowLog
 from paddlevit_dist.runtime.errors import UserError
 
@@ -113,10 +113,10 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
             raise LookupError(f"https://me:{SECRET}@api.example.org is away")
 
     lines: list[str] = []
-    callbacks = Callbacks([Away()], lines.append)
+    callbacks = CallbackList([Away()], lines.append)
     callbacks.start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
     for update in (1, 2):
-        callbacks.tell("report", update, {"loss": 1.0})
+        callbacks.notify("report", update, {"loss": 1.0})
     (line,) = lines
     assert line.startswith(
         "callback Away is left out from here on, the run continues: in report, OSError: LookupError: "

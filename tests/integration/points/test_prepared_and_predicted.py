@@ -1,8 +1,8 @@
 """A scene that is predicted is the scene that a preparation makes of the same file."""
 
 import numpy as np
-from support.raw_scenes import points_of, write_scannet
-from support.scene_inputs import SEMANTIC, inputs_of, recalled
+from support.raw_scenes import make_points, write_scannet
+from support.scene_inputs import SEMANTIC, make_inputs, recalled
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
@@ -17,13 +17,13 @@ from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 def test_a_scene_is_the_same_before_and_after_its_preparation(tmp_path):
     raw = tmp_path / "scans_test"
     for number, name in enumerate(("scene0707_00", "scene0708_00")):
-        write_scannet(raw / name, name, points=60, seed=number, labelled=False)
+        write_scannet(raw / name, name, points=60, seed=number, labeled=False)
     reader = ScanNetReader()
     prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1)
     prepared = ScanNet(str(tmp_path / "store"), "test", tmp_path)
-    assert not prepared.labelled
+    assert not prepared.labeled
     for source in (raw, tmp_path / "store"):
-        scenes, _ = inputs_of(source)
+        scenes, _ = make_inputs(source)
         for index in range(2):
             expected, found = prepared.read(index), scenes.read(index)
             assert (found.name, found.offset) == (expected.name, expected.offset)
@@ -31,7 +31,7 @@ def test_a_scene_is_the_same_before_and_after_its_preparation(tmp_path):
 
 
 def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
-    columns = points_of(300)
+    columns = make_points(300)
     raw = tmp_path / "raw"
     raw.mkdir()
     write_points(raw / "fine.ply", columns)

@@ -15,8 +15,8 @@ from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.rooms import SyntheticRooms
-from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
-from paddlevit_dist.points.data.scenes import Scenes
+from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
+from paddlevit_dist.points.data.scenes import PreparedScenes
 from paddlevit_dist.points.prepare.formats import PthReader
 from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.store import prepare_store
@@ -80,13 +80,13 @@ def test_a_preparation_leaves_the_half_written_files_of_another_one(tmp_path):
 def test_millimetres_are_noticed_when_scenes_are_prepared_and_when_they_are_opened(tmp_path):
     metres = {name: room(2000, seed)[0] for seed, name in enumerate("ab")}
     assert prepare(tmp_path / "m", tmp_path / "m_out", metres).remarks == []
-    assert Scenes(str(tmp_path / "m_out"), "train", tmp_path).unit_notice(0.02) is None
+    assert PreparedScenes(str(tmp_path / "m_out"), "train", tmp_path).unit_notice(0.02) is None
     millimetres = {name: xyz * 1000 for name, xyz in metres.items()}
     (remark,) = prepare(tmp_path / "mm", tmp_path / "mm_out", millimetres).remarks
     assert "2 of 2 scenes look as if they were in millimetres or centimetres (a spans 5," in remark
-    notice = Scenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(0.05)
+    notice = PreparedScenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(0.05)
     assert "scene a spans 100," in notice and "of DATA.VOXEL_SIZE_M" in notice
-    assert Scenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(50.0) is None
+    assert PreparedScenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(50.0) is None
 
 
 def test_a_scene_that_is_cut_off_is_prepared_again(tmp_path):
@@ -116,7 +116,7 @@ def test_a_run_knows_where_its_scenes_lie(tmp_path):
     task = scenes_task(tmp_path / "out")
     for split in ("train", "val"):
         task.build_dataset(split, tmp_path)
-        assert task.about_input()["coordinates"] == CENTRED
+        assert task.preprocess_signature()["coordinates"] == CENTERED
     assert SyntheticRooms(None, "train", None).coordinates == AS_GIVEN
 
 
@@ -130,7 +130,7 @@ def test_scenes_without_any_class_are_told_and_not_left_as_a_store_without_class
             prepare_store(reader, splits, str(tmp_path), tmp_path / "out", workers=1)
 
 
-def test_torch_files_that_are_not_centred_are_told_and_kept(tmp_path):
+def test_torch_files_that_are_not_centered_are_told_and_kept(tmp_path):
     for name, shift in (("a", 3.0), ("b", 0.0)):
         xyz = room(200)[0]
         xyz = xyz - xyz.mean(axis=0) + np.float32(shift)
@@ -141,7 +141,7 @@ def test_torch_files_that_are_not_centred_are_told_and_kept(tmp_path):
 
 
 @pytest.mark.parametrize("name", ("semantic_segmentation", "pointgroup"))
-@pytest.mark.parametrize("shifts, expected", (((3.0, 0.0), AS_GIVEN), ((0.0, 3.0), AS_GIVEN), ((0.0, 0.0), CENTRED)))
+@pytest.mark.parametrize("shifts, expected", (((3.0, 0.0), AS_GIVEN), ((0.0, 3.0), AS_GIVEN), ((0.0, 0.0), CENTERED)))
 def test_an_evaluation_agrees_with_the_training_on_the_same_store(tmp_path, name, shifts, expected):
     """Whichever splits are opened, with the note of the preparation and without it."""
     for split, shift in zip(("train", "val"), shifts):
@@ -154,13 +154,13 @@ def test_an_evaluation_agrees_with_the_training_on_the_same_store(tmp_path, name
     words = ["TASK", name, "-dataset=scenes", f"-data_path={tmp_path / 'out'}"]
     words += ["MODEL.NAME", "pointgroup" if name == "pointgroup" else "minkunet_tutorial"]
     record = json.loads((tmp_path / "out" / "prepared.json").read_text())
-    assert record.pop("centred") == (expected == CENTRED)
+    assert record.pop("centred") == (expected == CENTERED)
     for _ in range(2):
         for opened in (("train", "val"), ("val",), ("train",)):
             task = resolve("task", name)(settings.load(words).values)
             for split in opened:
                 task.build_dataset(split, tmp_path)
-            assert task.about_input()["coordinates"] == expected
+            assert task.preprocess_signature()["coordinates"] == expected
         (tmp_path / "out" / "prepared.json").write_text(json.dumps(record))  # as versions before wrote it
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
 from support.prepared_scenes import prepared
-from support.raw_scenes import write_labelled_ply, write_pointgroup, write_scannet
+from support.raw_scenes import write_labeled_ply, write_pointgroup, write_scannet
 from support.small_scenes import tensors
 
 from paddlevit_dist import settings
@@ -16,7 +16,7 @@ from paddlevit_dist.points.prepare import s3dis as s3dis_reader
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import EvaluationStep, Step
+from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
 
 
 def by_name(scenes):
@@ -65,7 +65,7 @@ def test_semantic_kitti_has_nineteen_classes_and_standard_sequences(tmp_path, ca
     written = semantic_kitti(tmp_path / "raw", sequences=("00", "08", "11"))
     splits, said = prepared(tmp_path, capsys)
     assert {split: len(scenes) for split, scenes in splits.items()} == {"train": 2, "val": 2, "test": 2}
-    assert splits["train"].class_names == list(kitti_reader.CLASS_NAMES) and not splits["test"].labelled
+    assert splits["train"].class_names == list(kitti_reader.CLASS_NAMES) and not splits["test"].labeled
     # The configuration of its authors: number in the files -> class from 1, 0 for none.
     learning_map = {0: 0, 1: 0, 10: 1, 11: 2, 13: 5, 15: 3, 16: 5, 18: 4, 20: 5, 30: 6, 31: 7, 32: 8, 40: 9, 44: 10}
     learning_map |= {48: 11, 49: 12, 50: 13, 51: 14, 52: 0, 60: 9, 70: 15, 71: 16, 72: 17, 80: 18, 81: 19, 99: 0}
@@ -210,7 +210,7 @@ LAYOUTS = {
     "scannet": (scannet, "[rgb]", (), run_scenes),
     "scannet of 200 classes": (scannet, "[rgb, height]", ("--classes=200",), run_scannet),
     "pth": (of_splits(lambda path, seed: write_pointgroup(path.parent, path.name, seed), ""), "[rgb]", (), run_scenes),
-    "ply": (of_splits(lambda path, seed: write_labelled_ply(path, 80, seed), ".ply"), "[rgb]", (), run_scenes),
+    "ply": (of_splits(lambda path, seed: write_labeled_ply(path, 80, seed), ".ply"), "[rgb]", (), run_scenes),
     "las": (of_splits(lambda path, seed: las(path, seed=seed), ".laz"), "[rgb, intensity/65535]", (), run_scenes),
     "pcd": (of_splits(lambda path, seed: pcd(path, "binary", seed=seed), ".pcd"), "[rgb, intensity]", (), run_scenes),
     "numpy": (of_splits(arrays, ".npz"), "[rgb, normal]", (), run_scenes),
@@ -236,7 +236,7 @@ def test_each_layout_is_trained_on_and_evaluated(tmp_path, layout):
     before = [parameter.numpy().copy() for parameter in model.parameters()]
     for update in range(2):
         batch = tensors(task.collate([train.sample(0, np.random.default_rng(update))]))
-        loss = task.train_step(model, batch, Step(1, update, 2))["loss"]
+        loss = task.train_step(model, batch, StepPosition(1, update, 2))["loss"]
         (loss.sum / loss.count).backward()
         optimizer.step()
         optimizer.clear_grad()

@@ -14,21 +14,23 @@ from support.processes import ROOT, run_main, run_together, run_workers, succeed
 from support.small_runs import Part
 from support.volume_files import world
 
-from paddlevit_dist import Run, settings
-from paddlevit_dist.engine.compatibility import Compatibility
+from paddlevit_dist import Trainer, settings
+from paddlevit_dist.engine.compatibility import CheckpointDiff
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP", "None", "TRAIN.WARMUP_STEPS", "0"]
 
 
-def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) -> Run:
+def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) -> Trainer:
     recipe = f"-cfg={ROOT}/configs/landmark_unet3d.yaml"
     values = settings.load([recipe, f"-output={output}", *TINY, "REPORT_FREQ", "1", *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = resolve("task", values.TASK)(values)
     sizes = {"train": train_size, "val": val_size}
-    return Run(values, task, {split: Part(task.build_dataset(split, Path(output)), n) for split, n in sizes.items()})
+    return Trainer(
+        values, task, {split: Part(task.build_dataset(split, Path(output)), n) for split, n in sizes.items()}
+    )
 
 
 def train(output: str, *arguments: str) -> dict[str, Any]:
@@ -128,7 +130,7 @@ def check_what_weights_say(data: Path, weights: Path, arguments: list[str]) -> N
         values = settings.load([*arguments, *more]).values
         task = resolve("task", values.TASK)(values)
         task.build_dataset("val", data / "cache")
-        return Compatibility("evaluate", weights, values, task).input()
+        return CheckpointDiff("evaluate", weights, values, task).input()
 
     assert yaml.safe_load((weights / "about.yaml").read_text())["input"] == {
         "orientation": "RAS",

@@ -4,7 +4,7 @@ with."""
 import sys
 
 import yaml
-from support.heads_in_zeros import dataset_of
+from support.heads_in_zeros import make_dataset
 from support.processes import ROOT, run_command, run_main, succeeded
 
 from paddlevit_dist.settings import load
@@ -14,7 +14,7 @@ from paddlevit_dist.volumes.nonzero import _of_weights
 def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
     """Weights of a training within masks: an evaluation on volumes without zeros around keeps to it, and inspect data
     says what would be decided."""
-    data, other = dataset_of(tmp_path / "raw", 2.5, 1), dataset_of(tmp_path / "other", -0.2, 1)
+    data, other = make_dataset(tmp_path / "raw", 2.5, 1), make_dataset(tmp_path / "other", -0.2, 1)
     tiny = ("VOLUMES.CROP_SIZE", "[8,8,8]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "SAVE_FREQ", "1")
     keys = (*tiny, "VOLUMES.NORMALISE", "z_score", "VOLUMES.INTENSITY_WINDOW", "None", "DATA.NUM_WORKERS", "0")
     recipe = [f"-cfg={ROOT}/configs/volume_unet3d_phantoms.yaml", "-ngpus=1", "-batch_size=1", *keys]

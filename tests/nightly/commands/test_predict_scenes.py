@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 from support.processes import ROOT, run_command
-from support.raw_scenes import points_of, write_scannet
+from support.raw_scenes import make_points, write_scannet
 from support.runs import contents, well
 from support.untrained import write_untrained_run
 from support.volume_files import write_volume
@@ -24,8 +24,8 @@ def predict(*words, code=0):
 def test_scenes_of_all_kinds_become_a_submission(tmp_path):
     weights = write_untrained_run(tmp_path / "weights", SEMANTIC)
     for number, name in enumerate(("scene0707_00", "scene0708_00")):
-        write_scannet(tmp_path / "scans_test" / name, name, points=200, seed=number, labelled=False)
-    write_points(tmp_path / "mine.ply", points_of(300))
+        write_scannet(tmp_path / "scans_test" / name, name, points=200, seed=number, labeled=False)
+    write_points(tmp_path / "mine.ply", make_points(300))
     (tmp_path / "damaged.ply").write_bytes(b"ply\n")
     inputs = [tmp_path / name for name in ("mine.ply", "damaged.ply", "scans_test")]
     ended = predict(weights, *inputs, f"--output={tmp_path / 'one'}", code=2)  # a named scene is damaged

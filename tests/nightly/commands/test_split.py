@@ -36,7 +36,7 @@ def download(tmp_path):
     for number, name in enumerate(("scene0000_00", "scene0001_00")):
         write_scannet(root / "scans" / name, name, seed=number)
     for number, name in enumerate(("scene0707_00", "scene0708_00", "scene0709_00")):
-        write_scannet(root / "scans_test" / name, name, points=150 + number, seed=number, labelled=False)
+        write_scannet(root / "scans_test" / name, name, points=150 + number, seed=number, labeled=False)
     (root / "scannetv2_train.txt").write_text("scene0000_00\n")
     (root / "scannetv2_val.txt").write_text("scene0001_00\n")
     return root

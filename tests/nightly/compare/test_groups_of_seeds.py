@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 SHORT = [*DIGITS, "-ngpus=1", "REPORT", "False", "EVALUATION.RESAMPLES", "100", "-batch_size=400"]
 
 
-def group_of(folder: Path) -> dict:
+def make_group(folder: Path) -> dict:
     return json.loads((folder / "seeds.json").read_text(encoding="utf-8"))
 
 
@@ -31,7 +31,7 @@ def test_a_group_leaves_out_what_is_finished_and_reaches_what_a_run_alone_does(t
     assert "1 of 2 seeds are finished in group: training 1, 1 at a time" in ended.out
     assert (tmp_path / "group" / "seed_0" / "log.txt").read_bytes() == before
     scores = [events(tmp_path / folder)[-1]["top-1"] for folder in ("group/seed_0", "alone")]
-    found = group_of(tmp_path / "group")
+    found = make_group(tmp_path / "group")
     assert [(row["state"], row["value"]) for row in found["seeds"]] == [("finished", score) for score in scores]
     assert found["mean"] == pytest.approx(sum(scores) / 2) and found["minimum"] == min(scores)
     assert f"best top-1 of 2 seed(s): mean {sum(scores) / 2:.2f}, " in ended.out
@@ -53,7 +53,7 @@ def test_a_group_side_by_side_as_on_gpus_is_stopped_and_goes_on_and_a_failed_see
     assert ended.code == 75, ended.out[-2000:] + ended.err
     assert "2 of 2 seeds of group are unfinished, what they have trained is saved; the same command" in ended.err
     assert "seed 1: group/seed_1, GPU 5: see log.txt there" in ended.out and "epoch 1/400" not in ended.out
-    assert [row["state"] for row in group_of(tmp_path / "group")["seeds"]] == ["unfinished"] * 2
+    assert [row["state"] for row in make_group(tmp_path / "group")["seeds"]] == ["unfinished"] * 2
     for seed in (0, 1):
         assert list((tmp_path / "group" / f"seed_{seed}" / "checkpoints").glob("update_*"))
     # Of the same command, ended soon, one seed goes on from its checkpoint; those of the other are damaged.
@@ -63,5 +63,5 @@ def test_a_group_side_by_side_as_on_gpus_is_stopped_and_goes_on_and_a_failed_see
     assert ended.code == 2 and "error: failed: seed 0 (exit code 2): see log.txt" in ended.err
     said = (tmp_path / "group" / "seed_1" / "log.txt").read_text()
     assert "resumed from group/seed_1/checkpoints/update_" in said
-    assert [row["state"] for row in group_of(tmp_path / "group")["seeds"]] == ["failed", "finished"]
+    assert [row["state"] for row in make_group(tmp_path / "group")["seeds"]] == ["failed", "finished"]
     assert re.search(r"^0 +failed$", ended.out, re.MULTILINE)

@@ -11,14 +11,14 @@ from paddlevit_dist.data.path_index import ensure_path_index, make_batch
 ENTRIES = 1_281_167
 
 
-def path_of(number: int) -> str:
+def make_path(number: int) -> str:
     return f"train/n{number // 1300:08d}/n{number // 1300:08d}_{number}.JPEG"
 
 
 def batches():
     for first in range(0, ENTRIES, 1 << 16):
         numbers = range(first, min(first + (1 << 16), ENTRIES))
-        yield make_batch([path_of(number).encode() for number in numbers], np.array(numbers) // 1300)
+        yield make_batch([make_path(number).encode() for number in numbers], np.array(numbers) // 1300)
 
 
 def test_a_million_entries_are_a_file_name_to_pickle_and_quick_to_find(tmp_path):
@@ -34,6 +34,6 @@ def test_a_million_entries_are_a_file_name_to_pickle_and_quick_to_find(tmp_path)
     found = [(opened.path(number), opened.label(number)) for number in wanted]
     end = time.process_time()
 
-    assert found == [(path_of(number), number // 1300) for number in wanted]
+    assert found == [(make_path(number), number // 1300) for number in wanted]
     assert ready - start < 0.1  # measured: below 1 ms
     assert (end - ready) / len(wanted) < 100e-6  # measured: 2 to 3 µs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from integration.device.made_up import NAME, SHORT, assert_equal, numbers, require_failure, run
 from PIL import Image
-from support.raw_scenes import points_of
+from support.raw_scenes import make_points
 from support.runs import well
 from support.volume_files import write_volume
 
@@ -33,7 +33,7 @@ TASKS = {
 }
 
 
-def test_rows_of_two_devices_are_normalised_together_without_a_float64_in_their_collectives(tmp_path):
+def test_rows_of_two_devices_are_normalized_together_without_a_float64_in_their_collectives(tmp_path):
     words = ["train", *TASKS["rooms"], "TRAIN.BATCH_NORM", "sync", "-epochs=1", "-num_workers=0", "REPORT_FREQ", "1"]
     for devices in (1, 2):
         share = [f"-ngpus={devices}", f"-batch_size={2 // devices}", f"-output={tmp_path / str(devices)}"]
@@ -76,7 +76,7 @@ def test_each_task_is_trained_resumed_evaluated_and_predicted_as_on_a_cpu(task, 
 def _input(task, folder):
     """A file that this task predicts."""
     if task == "rooms":
-        write_points(folder / "scene.ply", points_of(300))
+        write_points(folder / "scene.ply", make_points(300))
         return folder / "scene.ply"
     if task == "organs":
         return write_volume(folder / "volume.nii.gz")

@@ -4,9 +4,11 @@ import re
 
 import pytest
 from support.processes import run_workers, succeeded
-from support.recipe_steps import pictures_and_teacher, recipes_of, require_two_updates
+from support.recipe_steps import make_recipes, pictures_and_teacher, require_two_updates
 
-RECIPES = [path for path in recipes_of("classification") if path.stem not in ("vit_digits", "vit_mnist")]  # train whole
+RECIPES = [
+    path for path in make_recipes("classification") if path.stem not in ("vit_digits", "vit_mnist")
+]  # train whole
 # One of each kind of network, and what is frozen or has a teacher: what ranks exchange depends on no other key.
 SHARED = set(
     "cait_xxs24_224 convnext_tiny deit_tiny_patch16_224 deit_tiny_distilled_patch16_224 finetune_pictures "
@@ -15,8 +17,8 @@ SHARED = set(
 )
 # Recipes of the other sizes name another network and its rates, and else say what R18's, S's and B0's do.
 OF_OTHER_SIZES = r"(rtdetr|rtdetrv2)_r(34|50|101)vd_coco|dfine_[mlx]_coco|segformer_b[1-5]"
-FINDING, LABELLING = (
-    [path for path in recipes_of(task) if not re.match(OF_OTHER_SIZES, path.stem)]
+FINDING, LABELING = (
+    [path for path in make_recipes(task) if not re.match(OF_OTHER_SIZES, path.stem)]
     for task in ("detection", "image_segmentation")
 )
 
@@ -57,10 +59,10 @@ def test_two_updates_of_what_finds_objects(recipe, detectors):
 
 @pytest.fixture(scope="module")
 def segmenters(tmp_path_factory):
-    return by_two("run_segmenters", LABELLING, tmp_path_factory.mktemp("segmenters"))
+    return by_two("run_segmenters", LABELING, tmp_path_factory.mktemp("segmenters"))
 
 
-@pytest.mark.parametrize("recipe", [path.stem for path in LABELLING])
+@pytest.mark.parametrize("recipe", [path.stem for path in LABELING])
 def test_two_updates_of_what_labels_pixels(recipe, segmenters):
     require_two_updates([result[recipe] for result in segmenters])
     assert 0 <= segmenters[0][recipe]["evaluation"]["mIoU"] <= 1

@@ -17,7 +17,7 @@ from paddlevit_dist.launch.lock import FILE
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc and /dev/shm")
 
 
-def names_of(token: str) -> list:
+def make_names(token: str) -> list:
     """What the run with this token has outside its output folder."""
     places = (Path("/dev/shm"), Path(tempfile.gettempdir()))
     return [str(path) for place in places for path in place.glob(f"*paddlevit_dist_*{token}*")]
@@ -44,12 +44,12 @@ def test_after_a_kill_the_next_start_gets_the_folder_at_once_and_removes_what_wa
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.communicate()
-    assert any("ends" in name for name in names_of(token))
+    assert any("ends" in name for name in make_names(token))
     Path("/dev/shm", f"sem.paddlevit_dist_{token}-abcdefgh").touch()  # of a start that was killed half-way
     half_written = tmp_path / f"metrics.jsonl.{first.pid}.0123abcd.tmp"
     half_written.touch()
     hidden = tmp_path / "checkpoints" / f".epoch_0009.node.{first.pid}.0123abcd.tmp"  # of a save
     hidden.mkdir()
     well(run_main(*words[:-4], "-batch_size=128", "-epochs=400", "-resume=auto", "TRAIN.STOP_AFTER_EPOCH", "1"))
-    assert names_of(token) == []
+    assert make_names(token) == []
     assert not half_written.exists() and not hidden.exists() and not (tmp_path / FILE).exists()

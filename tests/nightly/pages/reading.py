@@ -55,28 +55,28 @@ _LANGUAGES = {"", "bash", "python", "sh", "text", "yaml"}  # what is of "sh" is 
 _STARTS = ("make ", "paddlevit-dist ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
 
 
-def text_of(page: str) -> str:
+def make_text(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def blocks_of(page: str) -> list[tuple[str, str]]:
+def make_blocks(page: str) -> list[tuple[str, str]]:
     """Language and content of each block of code."""
-    return _BLOCK.findall(text_of(page))
+    return _BLOCK.findall(make_text(page))
 
 
-def anchors_of(page: str) -> set[str]:
+def make_anchors(page: str) -> set[str]:
     """What a link can name after ``#``: the headings as GitHub spells them there."""
-    headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", text_of(page)), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", make_text(page)), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
-def commands_of(page: str) -> list[str]:
+def make_commands(page: str) -> list[str]:
     """The lines of blocks without a language or of shell, with lines that end in a backslash joined, without comments.
 
     A block of anything else has to say what it is: every line of these must be a command.
     """
     commands = []
-    for language, content in _BLOCK.findall(text_of(page)):
+    for language, content in _BLOCK.findall(make_text(page)):
         assert language in _LANGUAGES, f"{page}: a block of '{language}': commands stand in blocks without a language"
         if language not in ("", "bash"):
             continue
@@ -88,14 +88,14 @@ def commands_of(page: str) -> list[str]:
     return commands
 
 
-def commands_in_text_of(page: str) -> list[str]:
+def make_commands_in_text(page: str) -> list[str]:
     """Commands in blocks of text: first lines before what they print, and lines for other programs."""
-    lines = "\n".join(content.replace("\\\n", " ") for language, content in blocks_of(page) if language == "text")
+    lines = "\n".join(content.replace("\\\n", " ") for language, content in make_blocks(page) if language == "text")
     found = (" ".join(re.sub(r"\s+# .*$", "", line).split()) for line in lines.splitlines())
     return [line for line in found if line.startswith((*_STARTS, *_PROGRAMS))]
 
 
-def inline_commands_of(page: str) -> list[str]:
+def make_inline_commands(page: str) -> list[str]:
     """Commands inside sentences and tables."""
-    outside = _BLOCK.sub("", text_of(page)).replace("\n", " ")
+    outside = _BLOCK.sub("", make_text(page)).replace("\n", " ")
     return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", outside) if code.startswith(_STARTS)]

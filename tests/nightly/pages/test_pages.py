@@ -23,12 +23,12 @@ from .not_run import EXPLAINING, IN_TEXT, NOT_RUN, NOT_RUN_PAGES
 from .reading import (
     CHINESE,
     PAGES,
-    anchors_of,
-    blocks_of,
-    commands_in_text_of,
-    commands_of,
-    inline_commands_of,
-    text_of,
+    make_anchors,
+    make_blocks,
+    make_commands,
+    make_commands_in_text,
+    make_inline_commands,
+    make_text,
 )
 
 CACHE = "cache_of_weights"
@@ -83,7 +83,7 @@ def bring_data(folder: Path) -> None:
     write_safetensors(weights, {name: value.numpy() for name, value in small.state_dict().items()})
     shutil.copy(weights, folder / "vit_small.safetensors")
     for number, split in enumerate(("train", "val")):
-        raw_scenes.write_labelled_ply(folder / "my_scenes" / split / f"room_{number}.ply", seed=number)
+        raw_scenes.write_labeled_ply(folder / "my_scenes" / split / f"room_{number}.ply", seed=number)
         raw_scenes.write_pointgroup(folder / "pointgroup" / split, f"scene000{number}_00")
     for split, name in (("train", "scene0000_00"), ("val", "scene0001_00")):
         raw_scenes.write_scannet(folder / "scannet" / "scans" / name, name)
@@ -136,9 +136,9 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
     reader = Reader(clone)
     bring_data(clone)
     (clone / "my_scenes.py").write_text(
-        re.findall(r"```python\n(.*?)```", text_of("docs/pointclouds.md"), re.DOTALL)[0]
+        re.findall(r"```python\n(.*?)```", make_text("docs/pointclouds.md"), re.DOTALL)[0]
     )
-    commands = [c for page in PAGES if page not in NOT_RUN_PAGES for c in commands_of(page) if c not in NOT_RUN]
+    commands = [c for page in PAGES if page not in NOT_RUN_PAGES for c in make_commands(page) if c not in NOT_RUN]
     for command in dict.fromkeys(commands):  # what a reader has done already is not done again
         reader.type(shortened(command))
     assert sorted(path.name for path in (clone / "output").iterdir()) == OUTPUTS
@@ -169,22 +169,22 @@ def test_what_is_not_run_passes_show_config(command, clone):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_in_sentences_are_those_of_a_block_or_listed(page):
-    known = {command for other in PAGES for command in commands_of(other)} | set(NOT_RUN)
-    for command in inline_commands_of(page):
+    known = {command for other in PAGES for command in make_commands(other)} | set(NOT_RUN)
+    for command in make_inline_commands(page):
         if page not in NOT_RUN_PAGES:
             assert command in known, f"{page}: `{command}` is run by no test"
 
 
 def test_nothing_in_the_list_is_gone_from_the_pages():
-    there = {c for page in PAGES for c in (*commands_of(page), *inline_commands_of(page))}
+    there = {c for page in PAGES for c in (*make_commands(page), *make_inline_commands(page))}
     assert set(NOT_RUN) <= there
-    assert set(IN_TEXT) <= {c for page in PAGES for c in commands_in_text_of(page)}
+    assert set(IN_TEXT) <= {c for page in PAGES for c in make_commands_in_text(page)}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in NOT_RUN_PAGES])
 def test_commands_in_blocks_of_text_are_run_elsewhere_or_have_a_reason(page):
-    known = {command for other in PAGES for command in commands_of(other)} | set(NOT_RUN) | set(IN_TEXT)
-    for command in commands_in_text_of(page):
+    known = {command for other in PAGES for command in make_commands(other)} | set(NOT_RUN) | set(IN_TEXT)
+    for command in make_commands_in_text(page):
         assert command in known, f"{page}: {command} is run by no test"
 
 
@@ -198,17 +198,17 @@ def test_every_page_is_read_by_these_tests():
     pages = {str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]}
     assert pages - EXPLAINING == {page for page in (*PAGES, *CHINESE) if not page.startswith("benchmarks/")}
     for page in EXPLAINING:
-        assert not commands_of(page)
+        assert not make_commands(page)
 
 
 def test_what_is_to_be_installed_can_be():
     """The package is on no registry: its extras are those of a clone, on the pages and in messages."""
-    (extras,) = re.findall(r"^EXTRAS = \{(.*?)^\}", text_of("setup.py"), re.MULTILINE | re.DOTALL)
+    (extras,) = re.findall(r"^EXTRAS = \{(.*?)^\}", make_text("setup.py"), re.MULTILINE | re.DOTALL)
     known = set(re.findall(r'^    "(\w+)": ', extras, re.MULTILINE))
     assert {"cpu", "onnx", "volumes"} <= known
     sources = [str(path.relative_to(ROOT)) for path in (ROOT / "paddlevit_dist").rglob("*.py")]
     for name in (*PAGES, *CHINESE, *EXPLAINING, *sources):
-        text = " ".join(text_of(name).split())
+        text = " ".join(make_text(name).split())
         assert not re.search(r"pip install (-\S+ )*['\"]?paddlevit[-_]dist", text), f"{name}: it is on no registry"
         assert not re.search(r"paddlevit[-_]dist\[", text), f"{name}: an extra of what no registry has"
         assert set(re.findall(r"pip install '?\.\[(\w+)\]", text)) <= known, name
@@ -216,34 +216,34 @@ def test_what_is_to_be_installed_can_be():
 
 @pytest.mark.parametrize("chinese, english", CHINESE.items())
 def test_a_chinese_page_has_the_same_code_tables_and_links(chinese, english):
-    assert commands_of(chinese) == commands_of(english)
-    code, same = ([block for block in blocks_of(page) if block[0] or page != chinese] for page in (chinese, english))
+    assert make_commands(chinese) == make_commands(english)
+    code, same = ([block for block in make_blocks(page) if block[0] or page != chinese] for page in (chinese, english))
     if english == "README.md":  # comments after commands are in Chinese
         same = [block for block in same if block[0]]
     else:
-        code = blocks_of(chinese)
+        code = make_blocks(chinese)
     assert code == same
     for pattern in (r"^##+ ", r"^\|", r"\]\([^)#]*[)#]", r"^- ", r"^\d\. "):
-        counts = [len(re.findall(pattern, text_of(page), re.M)) for page in (english, chinese)]
+        counts = [len(re.findall(pattern, make_text(page), re.M)) for page in (english, chinese)]
         assert counts[0] == counts[1], pattern
-    assert set(inline_commands_of(chinese)) == set(inline_commands_of(english))
+    assert set(make_inline_commands(chinese)) == set(make_inline_commands(english))
 
 
 @pytest.mark.parametrize("page", [*CHINESE, *PAGES])
 def test_links_and_files_that_a_page_names_exist(page):
-    for target in re.findall(r"\]\(([^)]+)\)", text_of(page)):
+    for target in re.findall(r"\]\(([^)]+)\)", make_text(page)):
         path, _, anchor = target.partition("#")
         if "://" not in target:
             found = os.path.normpath((ROOT / page).parent / path) if path else str(ROOT / page)
             assert os.path.exists(found), f"{page}: {target}"
             if anchor:
-                assert anchor in anchors_of(os.path.relpath(found, ROOT)), f"{page}: {target}"
+                assert anchor in make_anchors(os.path.relpath(found, ROOT)), f"{page}: {target}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/own_code.md"])  # that one joins by -import
 def test_programs_import_the_package_before_paddle(page):
     """Then they print no warning of Paddle's about a compiler cache that nobody needs."""
-    for _, program in (block for block in blocks_of(page) if block[0] == "python"):
+    for _, program in (block for block in make_blocks(page) if block[0] == "python"):
         ours, paddles = (
             re.search(rf"^(import|from) [^#\n]*\b{name}\b", program, re.M) for name in ("paddlevit_dist", "paddle")
         )
@@ -259,7 +259,7 @@ def test_the_example_that_needs_no_arguments_is_the_recipe_of_the_digits():
 
 @pytest.mark.parametrize("page", [*PAGES, *CHINESE])
 def test_brackets_of_commands_are_quoted_since_zsh_takes_them_for_names_of_files(page):
-    commands = [*commands_of(page), *commands_in_text_of(page), *inline_commands_of(page)]
+    commands = [*make_commands(page), *make_commands_in_text(page), *make_inline_commands(page)]
     for command in commands:
         bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", command)
         assert not re.search(r"[A-Z][A-Z_]+ \[|=\[", bare), command

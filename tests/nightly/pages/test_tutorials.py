@@ -11,7 +11,7 @@ from support.leaking_images import write_leaking
 from support.processes import ROOT, run_command
 
 from .not_run import NOT_RUN
-from .reading import commands_of, text_of
+from .reading import make_commands, make_text
 from .test_pages import write_command
 
 _FILE_OR_BLOCK = re.compile(
@@ -25,7 +25,7 @@ class Session:
     def __init__(self, folder: Path, page: str) -> None:
         self.folder = folder
         self.programs = []
-        for name, language, content in _FILE_OR_BLOCK.findall(text_of(page)):
+        for name, language, content in _FILE_OR_BLOCK.findall(make_text(page)):
             if name and language != "bash":
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_text(content, encoding="utf-8")
@@ -42,7 +42,7 @@ class Session:
 
     def run(self, page: str) -> list:
         """What each command, then each program without a name, prints."""
-        printed = [self.type(command) for command in commands_of(page) if command not in NOT_RUN]
+        printed = [self.type(command) for command in make_commands(page) if command not in NOT_RUN]
         for number, program in enumerate(self.programs):
             (self.folder / f"program_{number}.py").write_text(program, encoding="utf-8")
             printed.append(self.type(f"python program_{number}.py"))
@@ -59,7 +59,7 @@ def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_pa
         assert float(loss) == pytest.approx(float(other_loss), abs=2e-3)
         assert float(top1) == pytest.approx(float(other_top1), abs=0.6)  # two images whose scores are close
     assert (tmp_path / "own_loop.pdparams").is_file()
-    on_page = re.findall(r"^epoch \d loss ([\d.]+)", text_of(page), re.M)
+    on_page = re.findall(r"^epoch \d loss ([\d.]+)", make_text(page), re.M)
     assert [float(loss) for loss in on_page] == pytest.approx([float(loss) for loss, _ in one], abs=0.02)
 
 
@@ -114,10 +114,10 @@ def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
     assert sorted(path.name for path in (tmp_path / "found" / "pictures").iterdir()) == ["0.jpg", "1.jpg", "2.jpg"]
     with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
         columns = next(csv.reader(file))
-    assert ",".join(columns) in text_of(page)
+    assert ",".join(columns) in make_text(page)
     assert (tmp_path / "exported" / "things.about.yaml").is_file() and (tmp_path / "both.html").is_file()
     said = next(out for out in printed if "boxes:" in out)
-    shown = re.search(r"^  train 48 .*$", text_of(page), re.MULTILINE)[0]
+    shown = re.search(r"^  train 48 .*$", make_text(page), re.MULTILINE)[0]
     assert shown in said
 
 
@@ -128,9 +128,9 @@ def test_from_a_folder_of_label_maps_to_masks_of_new_images(tmp_path):
     *_, trained = lines[3]
     (scored,), (mirrored,) = lines[4:6]
     assert trained.startswith(scored) and float(scored.split()[1]) > 0.7  # as the page shows, on another machine
-    shown = re.search(r"^mIoU .*$", text_of(page), re.MULTILINE)[0]
+    shown = re.search(r"^mIoU .*$", make_text(page), re.MULTILINE)[0]
     assert scored.partition(" (")[2] == shown.partition(" (")[2] and "; also mirrored; " in mirrored
-    assert re.search(r"^labels of train, .*$", text_of(page), re.MULTILINE)[0] in printed[1].splitlines()
+    assert re.search(r"^labels of train, .*$", make_text(page), re.MULTILINE)[0] in printed[1].splitlines()
     assert sorted(path.name for path in (tmp_path / "found" / "masks").iterdir()) == ["0.png", "1.png", "2.png"]
     assert (tmp_path / "found" / "classes.txt").read_text().split() == ["grass", "pond", "path"]
     with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
@@ -144,14 +144,14 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_
     page = "docs/evaluate_anything.md"
     printed = Session(tmp_path, page).run(page)
     one, two = (out for out in printed if out.count(" of 360\n") == 4)
-    shown = re.search(r"Both print\n\n```text\n(.*?)```", text_of(page), re.DOTALL)[1]
+    shown = re.search(r"Both print\n\n```text\n(.*?)```", make_text(page), re.DOTALL)[1]
     assert [line for line in one.splitlines() if " of 360" in line] == shown.splitlines()
     assert [line for line in two.splitlines() if " of 360" in line] == shown.splitlines()
     assert printed[-1].count("Interval(value=") == 5
     trained, difference, last = next(out for out in printed if "after the export" in out).splitlines()[-3:]
     assert trained.startswith("trained weights: top-1 ") and last.endswith("(Paddle's inference model on cpu)")
     assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; ")
-    lines = set(text_of(page).splitlines())
+    lines = set(make_text(page).splitlines())
     scored = [out.splitlines() for out in printed if "% intervals: bootstrap over" in out or "maxDets" in out]
     assert [own[0].split()[0] for own in scored] == ["360", "40", "40", "24", "24"]
     assert set(scored[0][:8]) < lines and set(scored[2][:10]) < lines  # of classes and masks, as the page shows them
@@ -160,9 +160,9 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_
     compared = next(out for out in printed if out.startswith("output/digits: val, "))
     assert "output/theirs: val, results logits.csv\n" in compared and re.search(r"^fixed \d+ ", compared, re.MULTILINE)
     heading, *rows = (tmp_path / "samples.csv").read_text(encoding="utf-8").splitlines()
-    assert heading in text_of(page).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
+    assert heading in make_text(page).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
     assert any(f"a row for each of {len(rows)} images: samples.csv\n" in out for out in printed)
-    (held_out,) = re.findall(r"^note: 20 images of val.* gone;", text_of(page), re.MULTILINE)
+    (held_out,) = re.findall(r"^note: 20 images of val.* gone;", make_text(page), re.MULTILINE)
     assert any(held_out in out for out in printed)
 
 
@@ -171,7 +171,7 @@ def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
     write_leaking(tmp_path / "images")
     printed = Session(tmp_path, page).run(page)
     (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
-    assert found in text_of(page).splitlines()
+    assert found in make_text(page).splitlines()
     said = re.escape("(without 9 of 15 that stand in training)")
     assert re.search(
         rf"^without leaks: top-1 [\d.]+ \[[\d., ]+\] loss [\d.]+ {said}\ntop-1 ", printed[-1], re.MULTILINE
@@ -188,7 +188,7 @@ def test_two_trainings_are_compared_and_the_page_shows_what_they_print(tmp_path)
     assert [len(found["fixed"]), len(found["broken"])] == [fixed, broken] and found["finding"] == "better"
     assert f"{100 * (fixed - broken) / 360:+.2f} [" in shown
     assert found["difference"]["value"] == pytest.approx(8.89, abs=4)  # as the page shows, on another machine
-    lines = text_of(page).splitlines()
+    lines = make_text(page).splitlines()
     for line in shown.splitlines()[:2]:
         assert line in lines
     assert re.search(r"^output/again .* 1 +1 +no difference$", several, re.MULTILINE)
@@ -210,7 +210,7 @@ def test_two_nodes_of_the_loopback_address_train(tmp_path):
 
 def test_code_of_ones_own_trains_and_evaluates(tmp_path):
     page = "docs/own_code.md"
-    assert {"counting.py", "counting.yaml"} <= {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page))}
+    assert {"counting.py", "counting.yaml"} <= {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page))}
     printed = Session(tmp_path, page).run(page)
     errors = [float(value) for out in printed for value in re.findall(r"^mean error ([\d.]+)", out, re.MULTILINE)]
     assert len(errors) >= 2 and errors[-1] < 1.0  # guessing the mean number of dots is wrong by 2.5
@@ -224,6 +224,6 @@ def test_every_file_that_a_tutorial_runs_is_on_its_page():
         "docs/machines.md",
         "docs/evaluate_anything.md",
     ):
-        named = {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page)) if name}
-        run = {word for command in commands_of(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}
+        named = {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page)) if name}
+        run = {word for command in make_commands(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}
         assert run and {word for word in run if not (ROOT / word).exists()} <= named

@@ -16,11 +16,11 @@ def test_the_interval_of_ap_covers_the_mean_score_of_such_sets():
     for _ in range(500):
         tables = np.empty(40, object)
         tables[:] = [metrics.tables[1 + number] for number in generator.integers(0, 400, 40)]
-        intervals.append(bootstrap(lambda weights, t=tables: ap_of(t, weights), 40, resamples=200)["AP"])
+        intervals.append(bootstrap(lambda weights, t=tables: make_ap(t, weights), 40, resamples=200)["AP"])
     truth = np.mean([interval.value for interval in intervals])
     # Bias-corrected quantiles cover somewhat less than ends shifted by the bias, which left what a score can be.
     assert 0.90 <= np.mean([interval.low <= truth <= interval.high for interval in intervals]) <= 0.98
 
 
-def ap_of(tables, weights):
+def make_ap(tables, weights):
     return {"AP": mean_of_defined(ap(resampled_precisions(tables, weights)))}

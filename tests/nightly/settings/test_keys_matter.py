@@ -8,10 +8,10 @@ import paddle
 import pytest
 
 from paddlevit_dist import settings
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import CountingCollate, Updater
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.steps import CountingCollate, TrainStep
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.tasks.task import EvaluationStep, Step
+from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
 
 SCENES = ("TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.3",)
 SCENES += ("POINTS.ROOMS.TRAIN 2", "POINTS.ROOMS.VAL 2", "POINTS.ROOMS.SPACING_M 0.2")
@@ -80,10 +80,10 @@ def computed(words: tuple[str, ...], folder: Any) -> dict[str, Any]:
 
     optimizer = paddle.optimizer.AdamW(0.01, parameters=[p for p in model.parameters() if not p.stop_gradient])
     sizes = {"samples_per_update": 2, "accumulation_steps": 1, "gradient_clip": None}
-    updater = Updater(task, model, optimizer, Precision(False), seed=0, **sizes)
+    updater = TrainStep(task, model, optimizer, TrainingPrecision(False), seed=0, **sizes)
     updates = 3 if place else 1  # after which something is found
     for update in range(updates):
-        (terms,) = updater([batch_of(samples, CountingCollate(task))], Step(1, update, updates), 0.02)
+        (terms,) = updater([batch_of(samples, CountingCollate(task))], StepPosition(1, update, updates), 0.02)
     model.eval()
     metrics = task.build_metrics()
     with paddle.no_grad():

@@ -7,7 +7,7 @@ from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.images.run_lengths import runs_of
+from paddlevit_dist.images.run_lengths import parse_segmentation
 from paddlevit_dist.runtime.errors import UserError
 from support.coco_writer import BOX, annotation, write_coco
 from support.voc_writer import write_voc
@@ -32,7 +32,7 @@ def _read(kind, folder):
 
 def _drawn(mask, height, width):
     try:
-        assert runs_of(mask, height, width).area <= height * width
+        assert parse_segmentation(mask, height, width).area <= height * width
     except ValueError as error:  # whoever learns from it says which object it is
         raise UserError(str(error)) from error
 

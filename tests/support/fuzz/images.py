@@ -13,7 +13,7 @@ from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.image_dataset import name_folders
 from paddlevit_dist.images.data.imagenet import ImageNet2012, kit_labels, read_listed_labels
 from paddlevit_dist.images.data.prepared import Preparation, read_preparation, write_preparation
-from paddlevit_dist.images.data.reading import Reading, decode_image, examine_image
+from paddlevit_dist.images.data.reading import ReadConfig, decode_image, examine_image
 from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.transforms.decoding_opencv import FastReader
@@ -185,7 +185,7 @@ def make_images(folder):
 
 
 def read_images(folder):
-    reading = Reading(exif_rotate=True)
+    reading = ReadConfig(exif_rotate=True)
     for file in sorted(folder.iterdir()):
         encoded = file.read_bytes()
         for mode in ("RGB", "L"):
@@ -207,4 +207,4 @@ def read_jpegs(folder):
     for index in range(len(dataset)):
         for channels in (1, 3):
             pixels, label = FastReader(dataset, channels)(index)
-            assert np.asarray(pixels).size <= 3 * Reading().max_pixels and label == 0
+            assert np.asarray(pixels).size <= 3 * ReadConfig().max_pixels and label == 0

@@ -41,7 +41,7 @@ def make_maps(folder):
     return [*sorted((home / "SegmentationClass").iterdir()), home / "ImageSets" / "Segmentation" / "train.txt"]
 
 
-def make_colours(folder):
+def make_colors(folder):
     layouts.cvat_masks(folder)
     return [folder / "SegmentationClass" / "a.png", folder / "labelmap.txt"]
 

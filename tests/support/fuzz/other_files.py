@@ -15,10 +15,10 @@ from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.content import settings_beside
 from paddlevit_dist.checkpoint.weights import read_weights
+from paddlevit_dist.compare.formatting import correct, format_lines
 from paddlevit_dist.compare.pairs import compare
 from paddlevit_dist.compare.tables import read as read_samples
 from paddlevit_dist.compare.tables import write_beside
-from paddlevit_dist.compare.telling import correct, lines_of
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.logging.record import supersede
 from paddlevit_dist.runtime.errors import UserError
@@ -104,7 +104,7 @@ def make_samples(folder):
         evaluation = SimpleNamespace(
             table=SimpleNamespace(indices=np.arange(3), kept=lambda kept=kept: kept, groups=None),
             config=CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}}),
-            task=SimpleNamespace(best_metric=(score, True), about_input=lambda: {"DATA.IMAGE_SIZE": 16}),
+            task=SimpleNamespace(best_metric=(score, True), preprocess_signature=lambda: {"DATA.IMAGE_SIZE": 16}),
             samples=SimpleNamespace(name=str),
             facts={},
         )
@@ -118,17 +118,17 @@ def compare_samples(folder):
     for kind in ("boxes", "classes"):
         tables = [read_samples(str(folder / kind / name)) for name in ("first", "second")]
         (found,) = correct([compare(*tables)])
-        assert 0 <= found["p"] <= 1 and lines_of(tables, [found], 2)
+        assert 0 <= found["p"] <= 1 and format_lines(tables, [found], 2)
 
 
-def read_weights_of(file):
+def make_read_weights(file):
     state = read_weights(file).state
     assert all(isinstance(name, str) and isinstance(value, np.ndarray) for name, value in state.items())
 
 
 def read_all_weights(folder):
     for file in sorted(folder.iterdir()):
-        read_weights_of(file)
+        make_read_weights(file)
 
 
 def _describe_all(place):
@@ -182,7 +182,7 @@ def read_checkpoint(folder):
     state = store.read(found)
     assert isinstance(store.read_about(str(found)), dict) and state.position["epoch"] == 3
     assert all(isinstance(array, np.ndarray) for array in state.optimizer.values())
-    read_weights_of(found / "model.pdparams")
+    make_read_weights(found / "model.pdparams")
 
 
 def read_described_checkpoint(folder):
@@ -201,4 +201,4 @@ def make_shards(folder):
 
 
 def read_shards(folder):
-    read_weights_of(folder)
+    make_read_weights(folder)

@@ -31,7 +31,7 @@ class Reader(NamedTuple):
     refusals: tuple[type, ...] = (UserError,)
 
 
-def _cache_of(make: Callable[[Path], list[Path]], read: Callable[[Path], object]) -> Callable[[Path], list[Path]]:
+def _make_cache(make: Callable[[Path], list[Path]], read: Callable[[Path], object]) -> Callable[[Path], list[Path]]:
     """Makes what is cached of ``make``'s files, which is then damaged in their place."""
 
     def made(folder: Path) -> list[Path]:
@@ -69,7 +69,7 @@ _TABLE = [
     Reader("Pascal VOC's annotations", boxes.make_voc, boxes.read_voc, is_text=True),
     Reader("YOLO's labels", boxes.make_yolo, boxes.read_yolo, is_text=True),
     Reader("label maps", label_maps.make_maps, label_maps.read, packing=PNG),
-    Reader("label maps with colours", label_maps.make_colours, label_maps.read),
+    Reader("label maps with colours", label_maps.make_colors, label_maps.read),
     Reader("COCO's panoptic annotations", label_maps.make_panoptic, label_maps.read, is_text=True),
     Reader("Labelme's outlines", label_maps.make_labelme, label_maps.read, True, least_refused=0.1),
     Reader("YOLO's outlines", label_maps.make_yolo, label_maps.read, is_text=True),
@@ -108,15 +108,15 @@ _TABLE = [
     Reader("instances of a scene", results.make_instances, results.read_scene, is_text=True),
     Reader("landmarks in a table", results.make_landmarks, results.read_landmarks, is_text=True),
     # Caches are never refused: what is damaged is made again.
-    Reader("cache of tar", _cache_of(images.make_tar, images.read_tar), images.read_tar, least_refused=0.0),
-    Reader("cache of IDX", _cache_of(images.make_idx_gz, images.read_idx), images.read_idx, least_refused=0.0),
+    Reader("cache of tar", _make_cache(images.make_tar, images.read_tar), images.read_tar, least_refused=0.0),
+    Reader("cache of IDX", _make_cache(images.make_idx_gz, images.read_idx), images.read_idx, least_refused=0.0),
     Reader(
         "cache of CIFAR",
-        _cache_of(images.make_cifar_archive, images.read_cifar),
+        _make_cache(images.make_cifar_archive, images.read_cifar),
         images.read_cifar,
         least_refused=0.0,
     ),
-    Reader("cache of annotations", _cache_of(boxes.make_coco, boxes.read_coco), boxes.read_coco, least_refused=0.0),
-    Reader("cache of volumes", _cache_of(volumes.make_data, volumes.read_data), volumes.read_data, least_refused=0.0),
+    Reader("cache of annotations", _make_cache(boxes.make_coco, boxes.read_coco), boxes.read_coco, least_refused=0.0),
+    Reader("cache of volumes", _make_cache(volumes.make_data, volumes.read_data), volumes.read_data, least_refused=0.0),
 ]
 READERS: dict[str, Reader] = {reader.name: reader for reader in _TABLE}

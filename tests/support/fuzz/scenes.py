@@ -4,14 +4,14 @@ import numpy as np
 
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
-from paddlevit_dist.points.data.scenes import Scenes
-from paddlevit_dist.points.prepare.formats import PthReader, format_in, reader_of
+from paddlevit_dist.points.data.scenes import PreparedScenes
+from paddlevit_dist.points.prepare.formats import PthReader, format_in, get_reader
 from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.points.shapes.data import ModelNet40
 from support.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
-from support.raw_scenes import legacy, points_of, write_labelled_ply, write_scannet, zipped
+from support.raw_scenes import legacy, make_points, write_labeled_ply, write_scannet, zipped
 
 _HEADER = """ply
 format {form} 1.0
@@ -35,7 +35,7 @@ _ROW = np.dtype([*((axis, "<f4") for axis in "xyz"), *((name, "u1") for name in 
 
 def make_ply(folder):
     """As we write it, with lists before the points, and with lists among them in the other byte order."""
-    write_labelled_ply(folder / "plain.ply", 20)
+    write_labeled_ply(folder / "plain.ply", 20)
     faces = b"".join(b"\x03" + np.array(face, "<i4").tobytes() + b"\x01" for face in ((0, 1, 2), (2, 1, 0)))
     points = np.array(_POINTS, _ROW)
     (folder / "faces.ply").write_bytes(_HEADER.format(form="binary_little_endian").encode() + faces + points.tobytes())
@@ -123,11 +123,11 @@ def make_pointcept(folder):
 
 def read_scenes(folder):
     """As ``prepare scenes`` does, which finds out the format."""
-    _read_all(reader_of(format_in(str(folder)), SceneChoices()), folder)
+    _read_all(get_reader(format_in(str(folder)), SceneChoices()), folder)
 
 
 def make_pth(folder):
-    columns = points_of(9)
+    columns = make_points(9)
     arrays = (
         np.stack([columns[axis] for axis in "xyz"], axis=1),
         np.zeros((9, 3), np.float32),
@@ -178,7 +178,7 @@ def make_store_texts(folder):
 
 def read_store(folder):
     (folder / "cache").mkdir()
-    scenes = Scenes(str(folder), "train", folder / "cache")
+    scenes = PreparedScenes(str(folder), "train", folder / "cache")
     for index in range(len(scenes)):
         scene = scenes.read(index)
         assert scene_file(folder, scene.name) == scenes.describe(index)

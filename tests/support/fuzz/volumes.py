@@ -5,8 +5,8 @@ import numpy as np
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.dataset import VolumeOptions
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks
-from paddlevit_dist.volumes.reading import list_volumes, parts_of, read_volume
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset
+from paddlevit_dist.volumes.reading import list_parts, list_volumes, read_volume
 from support.volume_files import write_landmarks, write_series, write_volume
 
 _SMALL = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
@@ -27,7 +27,7 @@ def read(folder):
     if not found:
         raise UserError("no volume is left")
     for path in found:
-        parts_of(path)
+        list_parts(path)
         array, header = read_volume(path)
         assert array.shape == header.geometry.shape and np.isfinite(array).all()
 
@@ -42,7 +42,7 @@ def make_data(folder):
 def read_data(folder):
     """As a training does, resampled."""
     options = VolumeOptions(spacing_mm=[1.0, 2.0, 1.5], landmark_units="voxel", max_voxels=1_000_000)
-    dataset = Landmarks(str(folder), "train", folder / "cache", options)
+    dataset = LandmarkDataset(str(folder), "train", folder / "cache", options)
     for index in range(len(dataset)):
         decoded, points = dataset.read(index)
         assert decoded.array.shape == decoded.geometry.shape and points.shape == (len(dataset.names), 3)

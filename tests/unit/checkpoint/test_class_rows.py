@@ -10,7 +10,7 @@ from support import small_detr, small_segmenters  # noqa: F401  # registers smal
 
 from paddlevit_dist.checkpoint.class_rows import ClassNames, names_in_weights, names_of_run, pair_names
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.images.classification.probes import Probed
+from paddlevit_dist.images.classification.probes import ProbeModel
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES, Detector
 from paddlevit_dist.models import create_model
 from paddlevit_dist.registry import resolve
@@ -25,7 +25,7 @@ UNET = {"width": 4, "depth": 3, "supervised": 2}
 
 def probe(classes):
     backbone = create_model("vit", num_classes=0, **SIZES)
-    return Probed(backbone, classes, 2)
+    return ProbeModel(backbone, classes, 2)
 
 
 # How a network of so many classes is built, and the rows of no class in front and behind, of some parameters.
@@ -45,7 +45,7 @@ NETWORKS = {
 }
 
 
-def numbers_of(model):
+def make_numbers(model):
     """Every value of a network another one."""
     for number, parameter in enumerate(model.state_dict().values()):
         if "float" in str(parameter.dtype):
@@ -64,7 +64,7 @@ def classes_apart(value, classes, before, behind):
 @pytest.mark.parametrize("family", NETWORKS)
 def test_every_parameter_with_rows_of_classes_follows_the_names(family):
     build, layouts = NETWORKS[family]
-    source = numbers_of(build(len(THEIRS)))
+    source = make_numbers(build(len(THEIRS)))
     model = build(len(OURS))
     initial = {name: value.numpy().copy() for name, value in model.state_dict().items()}
     report = load_weights(model, source, class_names=ClassNames(THEIRS, OURS))
@@ -95,7 +95,7 @@ def test_every_parameter_with_rows_of_classes_follows_the_names(family):
 def test_another_order_gives_the_logits_of_each_class():
     images = paddle.to_tensor(np.random.default_rng(0).standard_normal((3, 3, 32, 32)).astype("float32"))
     source, model = create_model("vit", 3, **SIZES), create_model("vit", 3, **SIZES)
-    numbers_of(source)
+    make_numbers(source)
     report = load_weights(model, dict(source.state_dict()), class_names=ClassNames(THEIRS, THEIRS[::-1]))
     source.eval()
     model.eval()
@@ -104,7 +104,7 @@ def test_another_order_gives_the_logits_of_each_class():
 
 
 def loaded(names, there=3, here=3):
-    source, model = numbers_of(create_model("vit", there, **SIZES)), create_model("vit", here, **SIZES)
+    source, model = make_numbers(create_model("vit", there, **SIZES)), create_model("vit", here, **SIZES)
     initial = model.state_dict()["head.weight"].numpy().copy()
     report = load_weights(model, source, class_names=names)
     found = model.state_dict()["head.weight"].numpy()
@@ -134,7 +134,7 @@ def test_rows_keep_their_places_where_names_say_nothing_else(names):
 
 
 def test_classes_without_a_name_behind_the_named_ones_begin_anew():
-    source, model = numbers_of(create_model("vit", 5, **SIZES)), create_model("vit", 6, **SIZES)
+    source, model = make_numbers(create_model("vit", 5, **SIZES)), create_model("vit", 6, **SIZES)
     initial = model.state_dict()["head.bias"].numpy().copy()
     load_weights(model, source, class_names=ClassNames(["a", "b"], ["b", "c"]))  # MODEL.NUM_CLASSES 5 and 6
     found = model.state_dict()["head.bias"].numpy()
@@ -172,7 +172,7 @@ def test_only_detectors_know_two_names_of_a_category():
 )
 def test_rows_of_coco_s_ids_follow_its_names(build, classes, rows):
     """Of weights with an output for each id; ours are two of its categories and one of our own."""
-    source = numbers_of(build(classes))
+    source = make_numbers(build(classes))
     model = build(3)
     own = ["zebra", "bolt", "person"]
     report = load_weights(model, source, class_names=ClassNames(None, own))

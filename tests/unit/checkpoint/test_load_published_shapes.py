@@ -13,7 +13,7 @@ import pytest
 from support.processes import ROOT
 
 from paddlevit_dist import create_model
-from paddlevit_dist.checkpoint.load import classes_of, rename_for
+from paddlevit_dist.checkpoint.load import count_classes, rename_for
 from paddlevit_dist.checkpoint.weights import given_weights
 
 FACTS = json.loads((ROOT / "tests" / "golden" / "detector_shapes.json").read_text(encoding="utf-8"))
@@ -31,7 +31,7 @@ def test_parameters_have_their_published_shapes(name):
     of_no_size = given_weights(arrays, None)
     with paddle.LazyGuard():  # names and shapes only
         outline = create_model(name, num_classes=1)
-        classes = CLASSES.get(name.partition("_")[0]) or classes_of(outline, of_no_size)
+        classes = CLASSES.get(name.partition("_")[0]) or count_classes(outline, of_no_size)
         model = create_model(name, num_classes=classes)
     ours = {own: tuple(parameter.shape) for own, parameter in model.state_dict().items()}
     found = {own: value.shape for own, value in rename_for(model, of_no_size).items()}

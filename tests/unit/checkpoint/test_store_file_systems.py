@@ -34,7 +34,7 @@ def save(folder: Path, epoch: int) -> Path:
     return checkpoints.save(folder, checkpoints.epoch_name(epoch), weights, state)
 
 
-def message_of(act: Callable[[], object]) -> str:
+def make_message(act: Callable[[], object]) -> str:
     with pytest.raises(UserError) as caught:
         act()
     assert "\n" not in str(caught.value)
@@ -51,9 +51,9 @@ def test_each_error_comes_with_its_own_advice(tmp_path, monkeypatch, name):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", refuse)
-    told = [message_of(lambda: save(tmp_path, 2))]
+    told = [make_message(lambda: save(tmp_path, 2))]
     if name != "EBUSY":  # not one that a user can do something about in general
-        told.append(message_of(lambda: write(tmp_path / "other")))
+        told.append(make_message(lambda: write(tmp_path / "other")))
     for message in told:
         assert os.strerror(number) in message and ADVICE[name] in message and str(tmp_path) in message
         assert ("free space" in message) == (name == "ENOSPC")
@@ -76,4 +76,4 @@ def test_a_file_a_loop_and_a_long_name_in_the_way_of_the_folder_are_named(tmp_pa
         ("loop/below", "links lead round in a circle"),
         ("n" * 300, "File name too long; choose a folder with a shorter path"),
     ):
-        assert reason in message_of(lambda folder=tmp_path / name: save(folder, 1))
+        assert reason in make_message(lambda folder=tmp_path / name: save(folder, 1))

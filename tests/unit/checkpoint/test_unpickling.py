@@ -235,7 +235,7 @@ def stack_global(module, attribute):
         ("paddle", "load"),
     ],
 )
-def test_dotted_and_neighbouring_names_are_refused(tmp_path, module, attribute):
+def test_dotted_and_neighboring_names_are_refused(tmp_path, module, attribute):
     refused(tmp_path, stack_global(module, attribute) + b")R.", "is refused: it asks for")
 
 

@@ -87,7 +87,7 @@ def tensor(pushed=None, offset=0, shape=(4,), strides=(1,)):
     return b"ctorch._utils\n_rebuild_tensor_v2\n(" + arguments + b"tR"
 
 
-def state_of(*values):
+def make_state(*values):
     entries = b"".join(b"X\x01\x00\x00\x00" + bytes([97 + index]) + value for index, value in enumerate(values))
     return b"\x80\x02}(" + entries + b"u."
 
@@ -100,7 +100,7 @@ def write_zip(folder, pickled, data=b"\0" * 16):
 def test_the_hand_made_file_is_a_right_one(tmp_path):
     data = np.arange(4, dtype="<f4").tobytes()
     state = read_state(
-        write_zip(tmp_path, state_of(tensor(shape=(2, 2), strides=(1, 2)), tensor(offset=3, shape=(1,))), data)
+        write_zip(tmp_path, make_state(tensor(shape=(2, 2), strides=(1, 2)), tensor(offset=3, shape=(1,))), data)
     )
     np.testing.assert_array_equal(state["a"], [[0, 2], [1, 3]])
     np.testing.assert_array_equal(state["b"], [3])
@@ -127,12 +127,12 @@ def test_the_hand_made_file_is_a_right_one(tmp_path):
 )
 def test_tensors_beyond_their_storage_are_refused(tmp_path, value, reason):
     with pytest.raises(UserError, match=reason):
-        read_state(write_zip(tmp_path, state_of(value)))
+        read_state(write_zip(tmp_path, make_state(value)))
 
 
 def test_a_compressed_archive_is_no_file_of_torch(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.pth", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("archive/data.pkl", state_of(tensor()))
+        archive.writestr("archive/data.pkl", make_state(tensor()))
         archive.writestr("archive/data/0", b"\0" * 100_000_000)
     with pytest.raises(UserError, match="entries are compressed, which torch does not do"):
         read_state(tmp_path / "bomb.pth")

@@ -5,8 +5,8 @@ import shlex
 import pytest
 
 from paddlevit_dist.__main__ import _carry_out
-from paddlevit_dist.commands import COMMANDS, function_of
-from paddlevit_dist.commands.parser import parser_of
+from paddlevit_dist.commands import COMMANDS, import_command
+from paddlevit_dist.commands.parser import build_parser
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.help import ABOUT
@@ -23,7 +23,7 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
     assert all(example.startswith(f"  {program(command)}") for example in examples)
     rows = [line for part in further[1:] for line in part.splitlines()]
     assert [line for line in rows if len(line) > 80 or line.startswith("  --")] == []
-    parser = parser_of(function_of(command))
+    parser = build_parser(import_command(command))
     assert (parser is None) == (command in ABOUT)
     for example in examples if parser else ():
         parser.parse_args(shlex.split(example.partition(" > ")[0])[len(program(command).split()) :])

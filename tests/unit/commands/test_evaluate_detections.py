@@ -11,11 +11,11 @@ from support.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.commands import evaluate_detections, evaluate_results
 from paddlevit_dist.compare.tables import read
-from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.prediction import DetectionWriter
-from paddlevit_dist.images.run_lengths import encode, outline, runs_of
+from paddlevit_dist.images.run_lengths import encode, outline, parse_segmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.prediction import Entry, InputSamples
+from paddlevit_dist.tasks.prediction import InputSamples, PredictionRecord
 
 ANNOTATIONS = {
     "images": [{"id": 7, "width": 100, "height": 80}, {"id": 3, "width": 60, "height": 90}],
@@ -114,10 +114,10 @@ def with_masks(boxes_too):
         x, y, width, height = annotation["bbox"]
         annotation["segmentation"] = [[x, y, x + width, y + 3, x + width / 2, y + height]]
         if number == 2:
-            runs = runs_of(outline(annotation["bbox"]), *sizes[annotation["image_id"]])
+            runs = parse_segmentation(outline(annotation["bbox"]), *sizes[annotation["image_id"]])
             annotation["segmentation"] = {"size": [runs.height, runs.width], "counts": runs.counts().tolist()}
     for result in results:
-        mask = runs_of(outline(result["bbox"]), *sizes[result["image_id"]]).mask()
+        mask = parse_segmentation(outline(result["bbox"]), *sizes[result["image_id"]]).mask()
         result["segmentation"] = encode(mask & (rng.random(mask.shape) < 0.9))
         if not boxes_too:
             del result["bbox"]
@@ -143,7 +143,7 @@ def test_random_masks_score_as_pycocotools_says(evaluate, seed):
             return [[x, y, x + width, y + height / 3, x + width / 2, y + height]]
         if kind == 1:
             return [[x, y, x + width, y, x, y + height], [x + 2, y + 2, x + width, y + 9, x + width, y + height]]
-        runs = runs_of(outline(box), 320, 320)
+        runs = parse_segmentation(outline(box), 320, 320)
         return runs.compress() if kind == 2 else {"size": [320, 320], "counts": runs.counts().tolist()}
 
     for annotation in dataset["annotations"]:
@@ -354,7 +354,7 @@ def test_json_has_the_keys_of_the_other_scored_results(evaluate, tmp_path, capsy
 def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
     rng = np.random.default_rng(3)
     found = {
-        image_id: Detections(
+        image_id: DetectedObjects(
             np.sort(rng.uniform(0, 80, (6, 2, 2)), axis=1).reshape(6, 4).astype(np.float32),
             rng.random(6).astype(np.float32),
             rng.integers(0, 2, 6),
@@ -368,7 +368,7 @@ def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
     writer = DetectionWriter(tmp_path, samples, ["hat", "cup"], [2, 5], 0.5)
 
     def entry(index, one):
-        return Entry(index, [], kept=writer.kept(index, one))
+        return PredictionRecord(index, [], kept=writer.kept(index, one))
 
     writer.finish([entry(index, one) for index, one in enumerate(found.values())])
     for kind, name in (("bbox", "results.json"), ("segm", "results_masks.json")):
@@ -387,7 +387,7 @@ def test_files_that_are_not_there(tmp_path):
             evaluate_detections.run([str(tmp_path / word) for word in words])
 
 
-def test_a_field_of_images_says_what_they_are_of(evaluate, tmp_path):
+def make_test_a_field_of_images_says_what_they_are(evaluate, tmp_path):
     images = [{"id": n, "width": 100, "height": 80, "video_id": n % 3, "file_name": f"{n}.jpg"} for n in range(12)]
     objects = [dict(ANNOTATIONS["annotations"][0], id=n + 1, image_id=n) for n in range(12)]
     annotations = {**ANNOTATIONS, "images": images, "annotations": objects}

@@ -133,7 +133,7 @@ def test_dice_and_boundaries_are_scored_as_in_an_evaluation(tmp_path, evaluate):
     assert values.pop("pixels") == sum((one != 255).sum() for one in true)
     assert said["scores"] == pytest.approx(values, rel=1e-12)
     table = read(str(tmp_path / "scored"))
-    kept = metrics.kept(metrics.per_sample())
+    kept = metrics.to_sample_table(metrics.per_sample())
     assert sorted(table.arrays) == sorted(kept.arrays)
     for name, array in kept.arrays.items():
         np.testing.assert_array_equal(table.arrays[name], array)

@@ -12,7 +12,7 @@ from support.processes import ROOT
 
 from paddlevit_dist.compare import groups
 from paddlevit_dist.compare.command import run
-from paddlevit_dist.compare.seeds import lines_of
+from paddlevit_dist.compare.seeds import format_group
 from paddlevit_dist.runtime.errors import UserError
 
 SETTINGS = {"TRAIN": {"BASE_LR": 0.002}, "SAVE": "a", "SEED": 0}
@@ -44,7 +44,7 @@ def test_the_quantiles_of_student_are_those_of_the_tables(freedom, expected):
     assert groups.student_quantile(0.5, freedom) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_quantile_of_a_fraction_of_a_degree_lies_between_its_neighbours():
+def test_a_quantile_of_a_fraction_of_a_degree_lies_between_its_neighbors():
     assert groups.student_quantile(0.975, 3) < groups.student_quantile(0.975, 2.5) < groups.student_quantile(0.975, 2)
 
 
@@ -129,7 +129,7 @@ def test_ends_are_not_what_a_score_cannot_be(tmp_path, capsys):
     assert [found["difference"][end] for end in ("low", "high")] == [-1.0, 1.0] and found["noise"] == 1.0
     assert groups.inside("mre_mm", -3.0, 5.0) == (0.0, 5.0) and groups.inside("mre_mm", -3.0, 5.0, True) == (-3.0, 5.0)
     assert groups.inside("own", -3.0, 5.0) == groups.inside("own", -3.0, 5.0, True) == (-3.0, 5.0)
-    assert "differ by up to 1.0000 (95 %" in "\n".join(lines_of(groups.read_group(shares[0])))
+    assert "differ by up to 1.0000 (95 %" in "\n".join(format_group(groups.read_group(shares[0])))
 
 
 def test_seeds_that_all_score_the_same_have_no_interval(tmp_path, capsys):
@@ -152,7 +152,7 @@ def test_the_page_shows_what_is_said_of_its_own_scores(tmp_path, capsys, monkeyp
     run(["output/usual", "output/faster"])
     assert capsys.readouterr().out in page
     for group in ("output/usual", "output/faster"):
-        said = [line for line in lines_of(groups.read_group(group)) if "[" not in line and not line[:1].isdigit()]
+        said = [line for line in format_group(groups.read_group(group)) if "[" not in line and not line[:1].isdigit()]
         assert all(line in page for line in said[2:])
 
 
@@ -179,7 +179,7 @@ def test_one_run_beside_a_group_is_one_line(tmp_path, capsys, score, where):
 @pytest.mark.parametrize("interval", [None, [], {"top-1": "x"}, {"top-1": ["a", "b"]}, {"loss": [1, 2]}, "text"])
 def test_a_best_score_is_read_whatever_stands_for_its_interval(tmp_path, interval):
     folder = write_run(tmp_path / "run", 90.0, interval=interval)
-    assert groups.best_of(Path(folder), "top-1") == {"value": 90.0, "epoch": 3}
+    assert groups.find_best(Path(folder), "top-1") == {"value": 90.0, "epoch": 3}
 
 
 def test_the_best_score_is_of_the_last_best_evaluation_that_counts(tmp_path):
@@ -195,7 +195,7 @@ def test_the_best_score_is_of_the_last_best_evaluation_that_counts(tmp_path):
     ]
     lines = [json.dumps(event) for event in [*events, {"kind": "evaluation", "top-1": 99.0, "best": "top-1"}]]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + '\n{"kind": "evalua')
-    assert groups.best_of(tmp_path, "top-1") == {"value": 85.0, "epoch": 2, "low": 83, "high": 87}
+    assert groups.find_best(tmp_path, "top-1") == {"value": 85.0, "epoch": 2, "low": 83, "high": 87}
 
 
 def test_what_cannot_be_compared_is_one_line(tmp_path):

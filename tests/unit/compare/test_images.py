@@ -15,7 +15,7 @@ from paddlevit_dist.compare.command import run
 from paddlevit_dist.runtime.errors import UserError
 
 
-def images_of(page: str) -> dict[str, tuple[np.ndarray, str]]:
+def make_images(page: str) -> dict[str, tuple[np.ndarray, str]]:
     """By name of the sample: its pixels, and what stands below."""
     entries = re.findall(r'<img[^>]*base64,([^"]*)"[^>]*alt="([^"]*)"><p>([^<]*)</p>', page)
     return {
@@ -32,7 +32,7 @@ def test_fixed_and_broken_samples_are_shown_with_what_they_are_taken_for(tmp_pat
     run([first, second, f"-output={second}"])
     assert capsys.readouterr().out.splitlines()[-1] == f"{second}/compared.html: 14 images"
     page = (tmp_path / "second" / "compared.html").read_text(encoding="utf-8")
-    shown = images_of(page)
+    shown = make_images(page)
     assert "fixed: 12 of 20" in page and "broken: 2 of 2" in page and len(shown) == 14
     assert len(page) < 60_000
     for name, (pixels, said) in shown.items():
@@ -71,4 +71,4 @@ def test_no_name_is_obeyed_by_a_browser(tmp_path, monkeypatch):
     target = tmp_path / "page.html"
     run([*runs, f"-output={target}"])
     page = target.read_text(encoding="utf-8")
-    assert evil not in page and "&lt;img src=x" in page and len(images_of(page)) == 2
+    assert evil not in page and "&lt;img src=x" in page and len(make_images(page)) == 2

@@ -13,15 +13,15 @@ from yacs.config import CfgNode
 from paddlevit_dist.compare import pairs, tables
 from paddlevit_dist.compare.pairs import TablePair, compare, warnings
 from paddlevit_dist.compare.significance import mcnemar
-from paddlevit_dist.engine.confidence import Confidence, EvaluatedSamples, intervals_of
-from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
+from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.dataset import Samples
+from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 SAMPLES = 12
@@ -43,7 +43,7 @@ def add_boxes(metrics, index: int, model: int) -> None:
     truth = BoxGroundTruth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
     noise = np.random.default_rng([index, model])
     moved = np.concatenate([corners, corners + boxes[:, 2:]], axis=1) + noise.normal(0, 2 + 2 * model, (4, 4))
-    found = Detections(moved.astype(np.float32), noise.random(4).astype(np.float32), np.arange(4) % 2)
+    found = DetectedObjects(moved.astype(np.float32), noise.random(4).astype(np.float32), np.arange(4) % 2)
     metrics.update(1000 - index, truth, found)
 
 
@@ -83,7 +83,7 @@ def evaluated(kind: str, models: list[int], order=range(SAMPLES)):
     return metrics, metrics.compute(metrics.state)
 
 
-class Named(Samples):
+class Named(TransformedDataset):
     def __init__(self, names):
         self.names_of = names
 
@@ -91,13 +91,17 @@ class Named(Samples):
         return self.names_of[index]
 
 
-def table_of(folder: Path, kind: str, models, order=range(SAMPLES), names="abcdefghijkl", **more) -> tables.Table:
+def make_table(
+    folder: Path, kind: str, models, order=range(SAMPLES), names="abcdefghijkl", **more
+) -> tables.EvaluationTable:
     """What an evaluation writes, read again; the data hold the samples in this order."""
     metrics, _ = evaluated(kind, models, order)
     kept: list = []
-    intervals = intervals_of(metrics, range(len(order)), Confidence(95, 100), kept.append)
+    intervals = compute_intervals(metrics, range(len(order)), IntervalConfig(95, 100), kept.append)
     config = CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}})
-    task = SimpleNamespace(best_metric=KINDS[kind][2], about_input=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)})
+    task = SimpleNamespace(
+        best_metric=KINDS[kind][2], preprocess_signature=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)}
+    )
     samples = Named([names[row] for row in order])
     evaluation = SimpleNamespace(table=kept[0], config=config, task=task, samples=samples, facts=more.get("facts", {}))
     folder.mkdir()
@@ -116,7 +120,7 @@ FIRST, SECOND = [0] * SAMPLES, [1] * SAMPLES
 def test_exchanged_answers_score_as_an_evaluation_of_both_models(tmp_path, kind):
     score = KINDS[kind][2][0]
     order = np.random.default_rng(4).permutation(SAMPLES)
-    pair = TablePair.of(table_of(tmp_path / "a", kind, FIRST), table_of(tmp_path / "b", kind, SECOND, order))
+    pair = TablePair.of(make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND, order))
     swaps = np.random.default_rng(5).random((6, SAMPLES)) < 0.5
     swaps[0] = False
     for swap, found in zip(swaps, pair.swapped()(swaps)):
@@ -127,9 +131,9 @@ def test_exchanged_answers_score_as_an_evaluation_of_both_models(tmp_path, kind)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_order_of_the_data_changes_nothing(tmp_path, kind):
-    first, second = table_of(tmp_path / "a", kind, FIRST), table_of(tmp_path / "b", kind, SECOND)
+    first, second = make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND)
     found = compare(first, second)
-    turned = table_of(tmp_path / "c", kind, SECOND, range(SAMPLES)[::-1])
+    turned = make_table(tmp_path / "c", kind, SECOND, range(SAMPLES)[::-1])
     again = compare(first, turned)
     ours, theirs = evaluated(kind, FIRST)[1], evaluated(kind, SECOND)[1]
     score = found["score"]
@@ -142,7 +146,7 @@ def test_the_order_of_the_data_changes_nothing(tmp_path, kind):
 
 
 def test_the_interval_of_a_difference_is_that_of_a_slow_loop(tmp_path):
-    first, second = table_of(tmp_path / "a", "volumes", FIRST), table_of(tmp_path / "b", "volumes", SECOND)
+    first, second = make_table(tmp_path / "a", "volumes", FIRST), make_table(tmp_path / "b", "volumes", SECOND)
     errors = [
         [np.random.default_rng([index, model]).gamma(2.0, 1.0, 3) for index in range(SAMPLES)] for model in (0, 1)
     ]
@@ -160,7 +164,7 @@ def test_the_interval_of_a_difference_is_that_of_a_slow_loop(tmp_path):
 
 
 def test_samples_that_changed_are_named(tmp_path):
-    found = compare(table_of(tmp_path / "a", "images", FIRST), table_of(tmp_path / "b", "images", SECOND))
+    found = compare(make_table(tmp_path / "a", "images", FIRST), make_table(tmp_path / "b", "images", SECOND))
     right = []
     for model in (0, 1):
         logits = [np.random.default_rng([index, model]).normal(size=7) for index in range(SAMPLES)]
@@ -174,9 +178,9 @@ def test_samples_that_changed_are_named(tmp_path):
     assert found["p"] == pytest.approx(mcnemar(len(fixed), len(broken)), rel=1e-5)
 
 
-def test_what_else_differs_is_warned_of(tmp_path):
-    first = table_of(tmp_path / "a", "volumes", FIRST)
-    second = table_of(tmp_path / "b", "volumes", SECOND, size=32, facts={"precision": "float16"})
+def make_test_what_else_differs_is_warned(tmp_path):
+    first = make_table(tmp_path / "a", "volumes", FIRST)
+    second = make_table(tmp_path / "b", "volumes", SECOND, size=32, facts={"precision": "float16"})
     said = warnings(first, second)
     assert said == [
         f"protocol: precision is not set in {first.run}, float16 in {second.run}",
@@ -187,13 +191,13 @@ def test_what_else_differs_is_warned_of(tmp_path):
 
 
 def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):
-    first = table_of(tmp_path / "a", "volumes", FIRST)
+    first = make_table(tmp_path / "a", "volumes", FIRST)
     with pytest.raises(UserError, match="task volumes there, images here"):
-        compare(first, table_of(tmp_path / "b", "images", SECOND))
+        compare(first, make_table(tmp_path / "b", "images", SECOND))
     with pytest.raises(UserError, match=r"2 of 12 are there only, 2 of 12 here only \(such as y\)"):
-        compare(first, table_of(tmp_path / "c", "volumes", SECOND, names="abcdefghijyz"))
+        compare(first, make_table(tmp_path / "c", "volumes", SECOND, names="abcdefghijyz"))
     with pytest.raises(UserError, match=r"1 of 12 are there only, 0 of 11 here only \(such as l\)"):
-        compare(first, table_of(tmp_path / "d", "volumes", SECOND, range(11)))
+        compare(first, make_table(tmp_path / "d", "volumes", SECOND, range(11)))
     other = dict(first.arrays, sums=first.arrays["sums"].copy())
     other["sums"][3, 0, 0] = 0
     with pytest.raises(UserError, match="1 of 12 samples have other labels there, such as d"):
@@ -205,7 +209,7 @@ def test_a_folder_without_a_table_and_one_that_is_damaged(tmp_path):
         tables.read(str(tmp_path))
     with pytest.raises(UserError, match="does not exist"):
         tables.read(str(tmp_path / "gone"))
-    table_of(tmp_path / "a", "images", FIRST)
+    make_table(tmp_path / "a", "images", FIRST)
     file = tmp_path / "a" / "scored_samples.npz"
     with np.load(file) as arrays:
         changed = {**arrays, "labels": arrays["labels"] + 100}
@@ -218,8 +222,8 @@ def test_a_folder_without_a_table_and_one_that_is_damaged(tmp_path):
 
 
 def test_of_a_run_the_newer_table_is_taken(tmp_path):
-    older = table_of(tmp_path / "a", "scenes", FIRST)
-    newer = table_of(tmp_path / "b", "scenes", SECOND)
+    older = make_table(tmp_path / "a", "scenes", FIRST)
+    newer = make_table(tmp_path / "b", "scenes", SECOND)
     (tmp_path / "a" / "scored_samples.npz").rename(tmp_path / "b" / "eval_scored_samples.npz")
     assert older.about["time"] < newer.about["time"] == tables.read(str(tmp_path / "b")).about["time"]
     assert tables.read(str(tmp_path / "b" / "eval_scored_samples.npz")).about["time"] == older.about["time"]
@@ -233,9 +237,9 @@ def test_fifty_thousand_images_take_less_than_a_megabyte(tmp_path):
     numbers = generator.permutation(50_000)
     names = [f"val/n{1_440_764 + 7919 * label:08d}/ILSVRC2012_val_{n:08d}.JPEG" for label, n in zip(labels, numbers)]
     evaluation = SimpleNamespace(
-        table=EvaluatedSamples(metrics, np.arange(50_000), columns),
+        table=PerSampleResults(metrics, np.arange(50_000), columns),
         config=CfgNode({"TASK": "classification", "DATA": {"DATASET": "imagenet2012"}}),
-        task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
+        task=SimpleNamespace(best_metric=("top-1", True), preprocess_signature=dict),
         samples=Named(names),
         facts={},
     )

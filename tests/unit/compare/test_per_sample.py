@@ -16,7 +16,7 @@ from support.instance_scenes import NAMES, scene
 
 from paddlevit_dist import settings as config
 from paddlevit_dist.compare.per_sample import PerSample
-from paddlevit_dist.images.detection.detections import Detections, as_written
+from paddlevit_dist.images.detection.detections import DetectedObjects, as_written
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.intervals import means
 from paddlevit_dist.metrics.classification import ClassificationMetrics
@@ -27,7 +27,7 @@ from paddlevit_dist.tasks.metrics import Metrics
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 
-def columns_of(metrics: Metrics) -> dict:
+def make_columns(metrics: Metrics) -> dict:
     metrics.compute(metrics.state)
     return {name: list(column) for name, column in metrics.columns(metrics.per_sample()).items()}
 
@@ -40,7 +40,7 @@ def test_an_image_has_its_class_its_place_and_its_loss():
     metrics = ClassificationMetrics(4, list("abc"))
     for part in (slice(0, 4), slice(4, 9)):
         metrics.update(paddle.to_tensor(logits[part]), paddle.to_tensor(labels[part]))
-    found = columns_of(metrics)
+    found = make_columns(metrics)
     for row, (scores, label) in enumerate(zip(logits.astype(float), labels)):
         assert found["truth"][row] == "abc3"[label]
         if row == 5:
@@ -68,7 +68,7 @@ def test_the_ap_of_an_image_is_that_of_a_data_set_of_one():
     metrics = DetectionMetrics(ANIMALS, least_score=0.0)
     for number in range(8):
         metrics.update(number + 1, *drawn(number))
-    found, dataset = columns_of(metrics), as_coco(8)
+    found, dataset = make_columns(metrics), as_coco(8)
     for number in range(8):
         truth, detections = drawn(number)
         rows = zip(detections.labels, detections.scores.tolist(), as_written(detections.boxes).tolist())
@@ -105,9 +105,9 @@ def test_objects_found_missed_and_made_up_are_counted_from_a_score_on():
         truth = SimpleNamespace(
             boxes=written, labels=np.zeros(5, int), areas=sizes.prod(axis=1), is_crowd=np.zeros(5, bool)
         )
-        found = Detections(moved[number].astype(np.float32), scores[number], np.zeros(5, int))
+        found = DetectedObjects(moved[number].astype(np.float32), scores[number], np.zeros(5, int))
         metrics.update(number, truth, found)
-    table = columns_of(metrics)
+    table = make_columns(metrics)
     for number in range(6):
         free, right = set(range(5)), 0
         counting = [k for k in np.argsort(-scores[number]) if scores[number, k] >= 0.4]
@@ -133,7 +133,7 @@ def test_the_scores_of_a_scene_are_those_of_its_points():
     metrics = SemanticMetrics(list("abc"))
     tensors = [paddle.to_tensor(array) for array in (predictions, labels, losses, offsets)]
     metrics.update(*tensors)
-    found = columns_of(metrics)
+    found = make_columns(metrics)
     for number, (first, end) in enumerate(zip(offsets[:-1], offsets[1:])):
         pairs = [(t, p) for t, p in zip(labels[first:end], predictions[first:end]) if t >= 0]
         assert found["points"][number] == len(pairs)
@@ -164,7 +164,7 @@ def test_the_ap_of_a_scene_is_that_of_an_evaluation_of_it_alone():
     empty = np.zeros(2000, int), np.full(2000, -100), scene(0)[2]
     together.update_instances(*empty)
     together.update_semantic(paddle.to_tensor(empty[0]), paddle.to_tensor(empty[0]), paddle.zeros([2000]))
-    found = columns_of(together)
+    found = make_columns(together)
     for number, values in enumerate(alone):
         for name in ("AP", "AP50", "AP25", "mIoU", "accuracy", *(n for n in values if n.startswith("AP "))):
             assert found[name][number] == pytest.approx(values[name]), name
@@ -181,7 +181,7 @@ def test_a_volume_has_the_error_and_the_place_of_each_landmark():
     for number in range(3):
         places = np.concatenate([found[number], true[number], np.full((2, 1), 0.5)], axis=1)
         metrics.update(np.linalg.norm(found[number] - true[number], axis=1), places, "LPS")
-    table = columns_of(metrics)
+    table = make_columns(metrics)
     for number in range(3):
         errors = []
         for landmark, name in enumerate(("nose", "chin")):
@@ -201,7 +201,7 @@ class Own(Metrics):
     def per_sample(self):
         return [np.array([3.0, np.nan, 4.5])]
 
-    def resampled(self, table, weights):
+    def bootstrap_values(self, table, weights):
         return means({"error": table[0]})(weights)
 
 
@@ -215,7 +215,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
         config=SimpleNamespace(PER_SAMPLE=str(target)),
         evaluated=SimpleNamespace(name=names.__getitem__),
         evaluation=SimpleNamespace(table=table),
-        record=SimpleNamespace(say=said.append),
+        record=SimpleNamespace(log_and_print=said.append),
         task=SimpleNamespace(sample_name="images"),
     )
     PerSample(run).evaluation_done({})

@@ -11,15 +11,15 @@ import pytest
 from support.plain_layers import plain_layers
 
 from paddlevit_dist.cpu_kernels import accelerate as accelerate_module
-from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, applies, is_possible
-from paddlevit_dist.engine.run import build_model
+from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, can_use_fast_path, is_possible
+from paddlevit_dist.engine.trainer import build_model
 from paddlevit_dist.images.models import layers
-from paddlevit_dist.images.models.convnext import Block as ConvNeXtBlock
-from paddlevit_dist.images.models.layers import Convolution, DepthwiseConvolution, Mlp, PatchEmbedding
+from paddlevit_dist.images.models.convnext import ConvNeXtBlock as ConvNeXtBlock
+from paddlevit_dist.images.models.layers import ChannelsLastConv, ChannelsLastDepthwiseConv, Mlp, PatchEmbedding
 from paddlevit_dist.images.models.pvt_v2 import SpatialReductionAttention
 from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.swin import SwinBlock
-from paddlevit_dist.images.models.vit import Attention, Block
+from paddlevit_dist.images.models.vit import Attention, ViTBlock
 from paddlevit_dist.losses import resized_cross_entropy
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.lazy_names import import_object
@@ -38,7 +38,7 @@ class FirstTokens(paddle.nn.Layer):
 
 
 def vit_block(drop_path=0.0, qkv_bias=True, head_dim=8):
-    return Block(
+    return ViTBlock(
         24, 96, 0.0, drop_path, num_heads=3, head_dim=head_dim, qkv_bias=qkv_bias, attention_dropout=0.0
     )  # fmt: skip
 
@@ -74,21 +74,21 @@ class OfMaps(paddle.nn.Layer):
 
 
 IMAGES = {
-    "depthwise, whole tiles of 7 columns": (lambda: DepthwiseConvolution(16, 7), (2, 14, 14, 16)),
+    "depthwise, whole tiles of 7 columns": (lambda: ChannelsLastDepthwiseConv(16, 7), (2, 14, 14, 16)),
     # a last tile that overlaps; five vectors of 16 channels, copied four and one
-    "depthwise, a last tile that overlaps": (lambda: DepthwiseConvolution(80, 7), (2, 9, 11, 80)),
-    "depthwise, less high than the kernel": (lambda: DepthwiseConvolution(16, 7), (1, 3, 20, 16)),
-    "depthwise, narrower than kernel and tile": (lambda: DepthwiseConvolution(32, 7), (3, 20, 2, 32)),
-    "depthwise, one pixel": (lambda: DepthwiseConvolution(16, 7), (1, 1, 1, 16)),
-    "depthwise, copied in two bands": (lambda: DepthwiseConvolution(32, 3), (1, 90, 52, 32)),
-    "depthwise, three vectors": (lambda: DepthwiseConvolution(48, 3), (2, 7, 5, 48)),
-    "depthwise without bias": (lambda: DepthwiseConvolution(16, 3, bias_attr=False), (2, 6, 5, 16)),
-    "ConvNeXt's first": (lambda: Convolution(3, 32, 4, 4, 0, False), (2, 3, 16, 24)),
-    "between its stages, a column left over": (lambda: Convolution(10, 6, 2, 2), (2, 7, 5, 10)),
-    "PVTv2's first": (lambda: Convolution(3, 8, 7, 4, 3, False), (2, 3, 17, 22)),
-    "less high than the kernel": (lambda: Convolution(2, 5, 3, 2, 1), (1, 9, 4, 2)),
-    "a product": (lambda: Convolution(6, 6, 1), (2, 4, 4, 6)),
-    "convolution without bias": (lambda: Convolution(16, 4, 2, bias_attr=False), (2, 6, 5, 16)),
+    "depthwise, a last tile that overlaps": (lambda: ChannelsLastDepthwiseConv(80, 7), (2, 9, 11, 80)),
+    "depthwise, less high than the kernel": (lambda: ChannelsLastDepthwiseConv(16, 7), (1, 3, 20, 16)),
+    "depthwise, narrower than kernel and tile": (lambda: ChannelsLastDepthwiseConv(32, 7), (3, 20, 2, 32)),
+    "depthwise, one pixel": (lambda: ChannelsLastDepthwiseConv(16, 7), (1, 1, 1, 16)),
+    "depthwise, copied in two bands": (lambda: ChannelsLastDepthwiseConv(32, 3), (1, 90, 52, 32)),
+    "depthwise, three vectors": (lambda: ChannelsLastDepthwiseConv(48, 3), (2, 7, 5, 48)),
+    "depthwise without bias": (lambda: ChannelsLastDepthwiseConv(16, 3, bias_attr=False), (2, 6, 5, 16)),
+    "ConvNeXt's first": (lambda: ChannelsLastConv(3, 32, 4, 4, 0, False), (2, 3, 16, 24)),
+    "between its stages, a column left over": (lambda: ChannelsLastConv(10, 6, 2, 2), (2, 7, 5, 10)),
+    "PVTv2's first": (lambda: ChannelsLastConv(3, 8, 7, 4, 3, False), (2, 3, 17, 22)),
+    "less high than the kernel": (lambda: ChannelsLastConv(2, 5, 3, 2, 1), (1, 9, 4, 2)),
+    "a product": (lambda: ChannelsLastConv(6, 6, 1), (2, 4, 4, 6)),
+    "convolution without bias": (lambda: ChannelsLastConv(16, 4, 2, bias_attr=False), (2, 6, 5, 16)),
     "ConvNeXt's block": (lambda: ConvNeXtBlock(32, 0.7, 0.0), (3, 9, 8, 32)),
     "ConvNeXt's block, dropped paths": (lambda: ConvNeXtBlock(32, 0.7, 0.5), (6, 9, 8, 32)),
 }
@@ -359,12 +359,12 @@ def test_hooks_see_every_layer():
 def test_other_types_are_left_to_paddle():
     linear, values = made("linear")
     x = paddle.to_tensor(values)
-    assert applies(x, linear)
-    assert not applies(x.astype("float64"), linear)
-    assert not applies(x.astype("bfloat16"), linear)
-    assert not applies(x[:0], linear)
+    assert can_use_fast_path(x, linear)
+    assert not can_use_fast_path(x.astype("float64"), linear)
+    assert not can_use_fast_path(x.astype("bfloat16"), linear)
+    assert not can_use_fast_path(x[:0], linear)
     with plain_layers():
-        assert not applies(x, linear)
+        assert not can_use_fast_path(x, linear)
     doubled = copy.deepcopy(linear).to(dtype="float64")
     assert doubled(x.astype("float64")).dtype == paddle.float64
 
@@ -384,8 +384,8 @@ def test_layers_are_copied_pickled_and_named_like_paddles():
 @pytest.mark.parametrize(
     ("layer", "plain"),
     [
-        (lambda: DepthwiseConvolution(32, 7), lambda: paddle.nn.Conv2D(32, 32, 7, padding=3, groups=32)),
-        (lambda: Convolution(8, 32, 3, 2, 1), lambda: paddle.nn.Conv2D(8, 32, 3, stride=2, padding=1)),
+        (lambda: ChannelsLastDepthwiseConv(32, 7), lambda: paddle.nn.Conv2D(32, 32, 7, padding=3, groups=32)),
+        (lambda: ChannelsLastConv(8, 32, 3, 2, 1), lambda: paddle.nn.Conv2D(8, 32, 3, stride=2, padding=1)),
     ],
 )
 def test_names_and_initial_values_are_those_of_paddles_convolution(layer, plain):
@@ -400,7 +400,7 @@ def test_names_and_initial_values_are_those_of_paddles_convolution(layer, plain)
 
 @pytest.mark.parametrize("channels", [16, 10])
 def test_other_types_channels_and_views_of_images_are_computed_too(channels):
-    layer, x = DepthwiseConvolution(channels, 3), np.random.default_rng(0).standard_normal((2, 6, 4, channels))
+    layer, x = ChannelsLastDepthwiseConv(channels, 3), np.random.default_rng(0).standard_normal((2, 6, 4, channels))
     accelerate(layer)
     turned = paddle.to_tensor(x.transpose(0, 2, 1, 3).astype(np.float32)).transpose([0, 2, 1, 3])  # perhaps a view
     found = layer(turned).numpy()

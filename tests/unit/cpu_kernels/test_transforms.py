@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.cpu_kernels import transforms
-from paddlevit_dist.cpu_kernels.operations import Planes, has_equal_operation
+from paddlevit_dist.cpu_kernels.operations import ImagePlanes, has_equal_operation
 from paddlevit_dist.cpu_kernels.transforms import CompiledTrainingTransform, can_resize, resized
 from paddlevit_dist.images.transforms.crops import TrainingTransform
 from paddlevit_dist.images.transforms.operations import OPERATIONS
@@ -25,8 +25,8 @@ def drawn_image(width, height, mode="RGB", seed=0):
 
 def assert_is_pillows(name, image, parameter, fill):
     assert has_equal_operation(name) == (name not in LEFT_TO_PILLOW)
-    changed = Planes.of(image).changed(name, parameter, fill)
-    np.testing.assert_array_equal(changed.pixels, Planes.of(OPERATIONS[name].apply(image, parameter, fill)).pixels)
+    changed = ImagePlanes.of(image).changed(name, parameter, fill)
+    np.testing.assert_array_equal(changed.pixels, ImagePlanes.of(OPERATIONS[name].apply(image, parameter, fill)).pixels)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
@@ -38,7 +38,7 @@ def test_crops_equal_pillows_in_all_proportions(size, mode):
         width, height = (int(side) for side in draw.integers(2, 130, size=2))
         box = (3, 1, 3 + width, 1 + height) if number % 2 else (0, 0, width, height)
         assert can_resize(box)
-        expected = Planes.of(image.crop(box).resize((size, size), Image.Resampling.BICUBIC)).pixels
+        expected = ImagePlanes.of(image.crop(box).resize((size, size), Image.Resampling.BICUBIC)).pixels
         np.testing.assert_array_equal(resized(np.atleast_3d(np.array(image)), box, size), expected)
 
 

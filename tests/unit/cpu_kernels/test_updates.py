@@ -9,7 +9,7 @@ from yacs.config import CfgNode
 from paddlevit_dist.cpu_kernels import update_kernels, updates
 from paddlevit_dist.engine import fused_optimizers, multi_tensor
 from paddlevit_dist.engine.model_ema import ModelEma
-from paddlevit_dist.engine.multi_tensor import clipping_factor, gradients_of
+from paddlevit_dist.engine.multi_tensor import clipping_factor, collect_gradients
 from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.tasks.model import Model
@@ -42,12 +42,12 @@ class Blocks(Model):
         return x
 
 
-def model_of(seed: int) -> Blocks:
+def make_model(seed: int) -> Blocks:
     paddle.seed(seed)
     return Blocks()
 
 
-def optimizer_of(model, name: str, is_fused: bool):
+def make_optimizer(model, name: str, is_fused: bool):
     settings = CfgNode({**OPTIMIZER, "NAME": name, "FUSED": is_fused})
     return build_optimizer(settings, model, None, 0.05, layer_decay=0.7)
 
@@ -84,8 +84,8 @@ def test_weights_and_moments_have_the_bits_of_paddles_own_update(worthwhile, nam
     calls = []
     inner = getattr(owner, called)
     monkeypatch.setattr(owner, called, lambda *arguments: (calls.append(1), inner(*arguments)))
-    models = model_of(3), model_of(3)
-    optimizers = [optimizer_of(model, name, fused) for model, fused in zip(models, (False, True))]
+    models = make_model(3), make_model(3)
+    optimizers = [make_optimizer(model, name, fused) for model, fused in zip(models, (False, True))]
     for model, optimizer in zip(models, optimizers):
         train(model, optimizer, RATES)
     assert bits(models[1], optimizers[1]) == bits(models[0], optimizers[0])
@@ -102,9 +102,9 @@ def test_a_list_for_a_gpu_has_one_rate_one_decay_and_one_power_of_the_betas(monk
         assert len(powers) == 1
         lists.append((sorted(names[p.name] for p in parameters), round(rate.item() / RATES[0], 3), decay))
 
-    model = model_of(3)
+    model = make_model(3)
     names = {p.name: name for name, p in model.named_parameters()}
-    optimizer = optimizer_of(model, "AdamW", True)
+    optimizer = make_optimizer(model, "AdamW", True)
     train(model, optimizer, RATES)
     monkeypatch.setattr(paddle_versions, "fused_adamw", noted)
     train(model, optimizer, RATES[:1])
@@ -141,7 +141,7 @@ def test_where_lists_fail_or_differ_paddle_makes_the_update_and_the_log_says_so(
 
     monkeypatch.setattr(paddle_versions, "fused_adamw", broken)
     lines = []
-    models = model_of(3), model_of(3)
+    models = make_model(3), make_model(3)
     own = build_optimizer(CfgNode({**OPTIMIZER, "FUSED": False}), models[0], None, 0.05)
     fallen_back = build_optimizer(CfgNode(OPTIMIZER), models[1], None, 0.05, say=lines.append)
     for model, optimizer in zip(models, (own, fallen_back)):
@@ -153,12 +153,12 @@ def test_where_lists_fail_or_differ_paddle_makes_the_update_and_the_log_says_so(
 
 
 def test_a_run_goes_on_from_the_other_kind_of_update(name="AdamW"):
-    straight, parted = model_of(4), model_of(4)
-    whole, first = optimizer_of(straight, name, True), optimizer_of(parted, name, False)
+    straight, parted = make_model(4), make_model(4)
+    whole, first = make_optimizer(straight, name, True), make_optimizer(parted, name, False)
     train(straight, whole, RATES[:2])
     train(straight, whole, RATES[2:], first=2)
     train(parted, first, RATES[:2])
-    second = optimizer_of(parted, name, True)
+    second = make_optimizer(parted, name, True)
     OptimizerState(second, parted).load_state_dict(OptimizerState(first, parted).state_dict())
     train(parted, second, RATES[2:], first=2)
     assert bits(parted, second) == bits(straight, whole)
@@ -167,31 +167,31 @@ def test_a_run_goes_on_from_the_other_kind_of_update(name="AdamW"):
 @WAYS
 def test_a_strided_gradient_is_read_in_its_order(worthwhile, monkeypatch):
     monkeypatch.setattr(updates, "WORTHWHILE", worthwhile)
-    models = model_of(5), model_of(5)
+    models = make_model(5), make_model(5)
     transposed = np.random.default_rng(0).standard_normal((113, 113)).astype("float32")
     for model, fused in zip(models, (False, True)):
-        optimizer = optimizer_of(model, "AdamW", fused)
+        optimizer = make_optimizer(model, "AdamW", fused)
         model.blocks[0].weight.grad = paddle.to_tensor(transposed).t()
         optimizer.set_lr(1e-2)
         optimizer.step()
     np.testing.assert_array_equal(*(model.blocks[0].weight.numpy() for model in models))
-    assert (models[0].blocks[0].weight.numpy() != model_of(5).blocks[0].weight.numpy()).all()
+    assert (models[0].blocks[0].weight.numpy() != make_model(5).blocks[0].weight.numpy()).all()
 
 
 def test_tensors_whose_memory_is_not_a_row_of_float32_are_left_to_paddle():
     plain = paddle.ones([4, 6])
     turned = paddle.to_tensor(np.ones((6, 4), "float32")).t()
-    places = updates.Places()
+    places = updates.ParameterAddresses()
     assert places.addresses([plain]).tolist() == [plain.data_ptr()] and places.sizes.tolist() == [24]
     for other in (plain.astype("float64"), plain.astype("int32")):
-        assert places.addresses([plain, other]) is None and updates.Places().addresses([other]) is None
+        assert places.addresses([plain, other]) is None and updates.ParameterAddresses().addresses([other]) is None
     assert (places.addresses([turned]) is None) == (not turned.is_contiguous())  # a view, or a copy without them
     assert places.addresses([]) is None
 
 
 def test_moved_weights_moments_and_averages_are_found_where_they_are(monkeypatch):
-    models = model_of(8), model_of(8)
-    optimizers = [optimizer_of(model, "AdamW", fused) for model, fused in zip(models, (False, True))]
+    models = make_model(8), make_model(8)
+    optimizers = [make_optimizer(model, "AdamW", fused) for model, fused in zip(models, (False, True))]
     averages = [ModelEma(model, 0.9) for model in models]
     with monkeypatch.context() as patch:
         patch.setattr(updates, "WORTHWHILE", 10**9)
@@ -227,7 +227,7 @@ def test_the_norm_and_what_is_clipped_follow_the_formula(worthwhile, largest, sc
     generator = np.random.default_rng(7)
     values = [generator.standard_normal(size).astype("float32") for size in (1, 16, 1037)]
     parameters = with_gradients(*(value * np.float32(scale) for value in values))
-    gradients = gradients_of([*parameters, paddle.create_parameter([4], "float32")])  # the last has no gradient
+    gradients = collect_gradients([*parameters, paddle.create_parameter([4], "float32")])  # the last has no gradient
     norm = gradients.norm() / np.float32(scale)
     expected = np.sqrt(sum((value.astype(np.float64) ** 2).sum() for value in values))
     assert norm.dtype == np.float32 and norm == pytest.approx(expected, rel=1e-6)
@@ -243,7 +243,7 @@ def test_gradients_of_other_types_and_orders_count_and_are_scaled():
     parameters = with_gradients(np.array([3.0, 4.0]))
     other = paddle.create_parameter([2, 3], "float64")
     other.grad = paddle.to_tensor(np.arange(6.0).reshape(3, 2)).t()
-    gradients = gradients_of([*parameters, other])
+    gradients = collect_gradients([*parameters, other])
     assert gradients.norm() == pytest.approx(np.sqrt(25 + 55), rel=1e-6)
     gradients.scale(np.float32(0.5))
     np.testing.assert_array_equal(parameters[0].grad.numpy(), [1.5, 2.0])
@@ -254,11 +254,11 @@ def test_gradients_of_other_types_and_orders_count_and_are_scaled():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e20])
 def test_a_norm_that_float32_cannot_hold_is_not_finite(worthwhile, bad, monkeypatch):
     monkeypatch.setattr(updates, "WORTHWHILE", worthwhile)
-    assert not np.isfinite(gradients_of(with_gradients(np.array([1.0, bad, 2.0]))).norm())
+    assert not np.isfinite(collect_gradients(with_gradients(np.array([1.0, bad, 2.0]))).norm())
 
 
 def test_without_gradients_the_norm_is_0():
-    gradients = gradients_of([paddle.create_parameter([4], "float32")])
+    gradients = collect_gradients([paddle.create_parameter([4], "float32")])
     assert gradients.norm() == 0
     gradients.scale(np.float32(0.5))
 
@@ -273,7 +273,7 @@ def test_a_gradient_that_begins_inside_other_memory_is_copied_for_a_gpu():
 
 def test_views_are_made_anew_once_a_tensor_has_moved():
     tensors = [paddle.ones([2, 2]), paddle.zeros([]), paddle.full([3], 2.0)]
-    views = multi_tensor.FlatViews()
+    views = multi_tensor.FlatBuffer()
     assert views(tensors).tolist() == [1.0] * 4 + [0.0] + [2.0] * 3
     tensors[1].add_(paddle.ones([]))
     tensors[0].scale_(3.0)
@@ -282,7 +282,7 @@ def test_views_are_made_anew_once_a_tensor_has_moved():
 
 
 def test_averages_have_the_bits_of_paddles_operations_and_follow_the_formula(monkeypatch):
-    model = model_of(6)
+    model = make_model(6)
     compiled, plain = ModelEma(model, 0.9), ModelEma(model, 0.9)
     monkeypatch.setattr(updates, "WORTHWHILE", 10**9)
     plain.restart()

@@ -1,9 +1,9 @@
 """The loader: per-sample randomness, consecutive epochs, and failures with their real reason."""
 
 import pytest
-from support.numbers import Numbers, collate, loader_of, readings
+from support.numbers import Numbers, collate, make_loader, readings
 
-from paddlevit_dist.data.loader import Loader, SampleFailure
+from paddlevit_dist.data.loader import DeviceLoader, SampleFailure
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.launch.devices import default_workers
 
@@ -11,7 +11,7 @@ from paddlevit_dist.launch.devices import default_workers
 def test_the_same_sample_is_the_same_array_for_any_world_size():
     def by_index(world_size, batch_size):
         loaders = [
-            loader_of(Numbers(24), world_size=world_size, rank=rank, batch_size=batch_size)
+            make_loader(Numbers(24), world_size=world_size, rank=rank, batch_size=batch_size)
             for rank in range(world_size)
         ]
         return {key[1]: noise for loader in loaders for key, noise in readings(loader, 2, 2).items()}
@@ -20,14 +20,14 @@ def test_the_same_sample_is_the_same_array_for_any_world_size():
 
 
 def test_noise_is_new_in_each_epoch_and_for_each_seed():
-    first, second = ({k[1]: v for k, v in readings(loader_of(Numbers(8)), e, e).items()} for e in (1, 2))
-    other_seed = {k[1]: v for k, v in readings(loader_of(Numbers(8), seed=1), 1, 1).items()}
+    first, second = ({k[1]: v for k, v in readings(make_loader(Numbers(8)), e, e).items()} for e in (1, 2))
+    other_seed = {k[1]: v for k, v in readings(make_loader(Numbers(8), seed=1), 1, 1).items()}
     assert all(first[i] != second[i] and first[i] != other_seed[i] for i in range(8))
 
 
 def test_a_resumed_epoch_continues_with_the_same_samples_and_noise():
-    whole = list(readings(loader_of(Numbers(24)), 1, 2).items())
-    rest = list(readings(loader_of(Numbers(24)), 1, 2, consumed=8).items())
+    whole = list(readings(make_loader(Numbers(24)), 1, 2).items())
+    rest = list(readings(make_loader(Numbers(24)), 1, 2, consumed=8).items())
     assert [(key[1], noise) for key, noise in rest] == [(key[1], noise) for key, noise in whole[8:]]
 
 
@@ -36,7 +36,7 @@ def test_an_exception_while_collating_arrives_too():
         raise ValueError("no batch from this")
 
     samples = Numbers(8)
-    loader = Loader(samples, EvaluationSampler(samples, 4, rank=0, world_size=1), broken, num_workers=0, seed=0)
+    loader = DeviceLoader(samples, EvaluationSampler(samples, 4, rank=0, world_size=1), broken, num_workers=0, seed=0)
     with pytest.raises(SampleFailure, match="collating a batch: ValueError: no batch from this"):
         list(loader)
 
@@ -44,7 +44,7 @@ def test_an_exception_while_collating_arrives_too():
 def test_a_rank_without_batches_ends_at_once():
     samples = Numbers(4)
     sampler = EvaluationSampler(samples, 4, rank=2, world_size=3)
-    assert list(Loader(samples, sampler, collate, num_workers=0, seed=0)) == []
+    assert list(DeviceLoader(samples, sampler, collate, num_workers=0, seed=0)) == []
 
 
 @pytest.mark.parametrize("processes, cores, expected", [(1, 1, 0), (1, 2, 1), (2, 2, 0), (4, 64, 8), (8, 32, 3)])

@@ -13,7 +13,7 @@ from paddlevit_dist.runtime.errors import UserError
 
 @pytest.fixture(autouse=True)
 def not_told_yet():
-    loader._tell_once.cache_clear()
+    loader._log_once.cache_clear()
 
 
 def test_a_thread_reads_itself_and_says_so_once(capfd):

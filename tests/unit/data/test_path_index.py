@@ -16,7 +16,7 @@ PATHS = ["a.jpg", "", "folder with space/Größe.png", "图/b.webp", "c" * 300]
 LABELS = np.array([3, 0, -1, 2**31 - 1, 7], np.int32)
 
 
-def batches_of(paths, labels, batch_size=2):
+def make_batches(paths, labels, batch_size=2):
     encoded = [os.fsencode(path) for path in paths]
     return [
         make_batch(encoded[i : i + batch_size], labels[i : i + batch_size]) for i in range(0, len(paths), batch_size)
@@ -24,7 +24,7 @@ def batches_of(paths, labels, batch_size=2):
 
 
 def build(folder, paths=PATHS, labels=LABELS, key=KEY, class_names=None):
-    return ensure_path_index(folder, "name", key, lambda: batches_of(paths, labels), class_names)
+    return ensure_path_index(folder, "name", key, lambda: make_batches(paths, labels), class_names)
 
 
 def entries(index):

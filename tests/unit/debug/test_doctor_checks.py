@@ -9,7 +9,7 @@ from support.runs import PLAIN, TINY
 
 from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.debug import doctor_checks
-from paddlevit_dist.debug.doctor_checks import Checkup, memory_of_machine, try_check
+from paddlevit_dist.debug.doctor_checks import CheckContext, memory_of_machine, try_check
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.launch import devices
 from paddlevit_dist.runtime import device_kinds, paddle_versions
@@ -24,7 +24,7 @@ def test_two_paddles_in_one_place_are_told_however_their_names_are_spelt(tmp_pat
         metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.0\n")
     (tmp_path / "broken-1.0.dist-info").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = doctor_checks.versions(Checkup(None, tmp_path, MACHINE))
+    found = doctor_checks.versions(CheckContext(None, tmp_path, MACHINE))
     assert found.status == "failure" and "paddlepaddle and paddlepaddle-gpu are both installed" in found.text
 
 
@@ -38,7 +38,7 @@ CARDS = {
 }
 
 
-def see_gpus(monkeypatch, card: devices.GpuCard | None, is_usable: bool, has_cuda: bool) -> doctor_checks.Finding:
+def see_gpus(monkeypatch, card: devices.GpuCard | None, is_usable: bool, has_cuda: bool) -> doctor_checks.CheckResult:
     """What the check of GPUs finds where the driver shows two of this card."""
     monkeypatch.setattr(devices, "expected_gpus", lambda: 2)
     monkeypatch.setattr(devices, "find_newest_card", lambda: card)
@@ -78,7 +78,7 @@ def test_numpy_2_beside_a_paddle_that_was_built_for_numpy_1_is_said(tmp_path, mo
     monkeypatch.setattr(paddle_versions, "_IS_3", False)
     monkeypatch.setattr(np, "__version__", "2.4.6")
     assert "was built for NumPy 1, and this is 2.4.6" in paddle_versions.notes()[0]
-    found = doctor_checks.versions(Checkup(None, tmp_path, MACHINE))
+    found = doctor_checks.versions(CheckContext(None, tmp_path, MACHINE))
     assert found.status == "failure" and found.mend == "python -m pip install 'numpy<2'"
     monkeypatch.setattr(np, "__version__", "1.26.4")
     assert not paddle_versions.needs_older_numpy()
@@ -111,7 +111,7 @@ def looked_at(tmp_path, **changes):
     Changed = type("Changed", (Images,), changes)
     register_dataset("doctors_images", Changed)
     words = [PLAIN, *TINY, "-dataset=doctors_images", "-batch_size=8", f"-output={tmp_path}"]
-    checkup = Checkup(settings.load(words).values, tmp_path, MACHINE)
+    checkup = CheckContext(settings.load(words).values, tmp_path, MACHINE)
     for check in doctor_checks.CHECKS_OF_DATA[:2]:
         checkup.found[check.name] = try_check(check, checkup)
     return checkup.found

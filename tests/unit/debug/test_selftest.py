@@ -54,7 +54,7 @@ class NeverTheSame(Digits):
         return {name: term._replace(sum=by * term.sum) for name, term in terms.items()}
 
 
-def ways_of(folder, *kinds, keys=()):
+def make_ways(folder, *kinds, keys=()):
     """What a single process makes of these tasks; of the first also twice from weights with other last bits."""
     values = settings.load([*DIGITS, f"-output={folder}", "TRAIN.OPTIMIZER.NAME", "SGD", *keys]).values
     for number, kind in enumerate(kinds):
@@ -70,12 +70,12 @@ def differing(one, other):
 
 
 def test_what_last_bits_decide_is_no_difference(tmp_path):
-    one, other = ways_of(tmp_path, Digits, OverTheEdge)
+    one, other = make_ways(tmp_path, Digits, OverTheEdge)
     assert len(differing(one._replace(rounding={}), other)) > 5 and differing(one, other) == []
 
 
 def test_a_factor_common_to_all_gradients_is_seen_where_clipping_hides_it(tmp_path):
-    one, *others = ways_of(tmp_path, Digits, Halved, Larger, keys=("TRAIN.GRAD_CLIP", "0.01"))
+    one, *others = make_ways(tmp_path, Digits, Halved, Larger, keys=("TRAIN.GRAD_CLIP", "0.01"))
     for other in others:
         assert differing(one, other) == [
             f"gradient of '{name}' in update 1" for name in ("edge", "head.weight", "head.bias")
@@ -83,4 +83,4 @@ def test_a_factor_common_to_all_gradients_is_seen_where_clipping_hides_it(tmp_pa
 
 
 def test_what_is_not_repeatable_at_all_is_not_taken_for_rounding(tmp_path):
-    assert differing(*ways_of(tmp_path, NeverTheSame, Digits))[0] == "loss term 'loss' of update 1"
+    assert differing(*make_ways(tmp_path, NeverTheSame, Digits))[0] == "loss term 'loss' of update 1"

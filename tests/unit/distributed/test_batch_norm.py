@@ -5,7 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.distributed import (
-    BatchNorm,
+    DistributedBatchNorm,
     batch_norm,
     batch_norm_kind,
     communicates_in_forward,
@@ -23,10 +23,10 @@ def rows(shape, seed=0) -> np.ndarray:
     return 2.0 * np.random.default_rng(seed).standard_normal(shape) + 1.0
 
 
-def with_own_path(plain: paddle.nn.Layer, dtype: str) -> BatchNorm:
+def with_own_path(plain: paddle.nn.Layer, dtype: str) -> DistributedBatchNorm:
     """The same parameters and statistics in new tensors, computed by our operations instead of Paddle's kernel."""
-    layer = BatchNorm(3, plain._momentum, plain._epsilon).to(dtype=dtype)
-    layer._normalise = lambda x: batch_norm._Normalise.apply(x, layer.weight, layer.bias, layer, False)
+    layer = DistributedBatchNorm(3, plain._momentum, plain._epsilon).to(dtype=dtype)
+    layer._normalize = lambda x: batch_norm._NormalizeFunction.apply(x, layer.weight, layer.bias, layer, False)
     layer.set_state_dict(plain.state_dict())
     return layer
 
@@ -39,7 +39,7 @@ def run(layer, x: np.ndarray, slope: np.ndarray, dtype: str) -> dict:
     return {"y": outputs, **gradients, "mean": layer._mean, "variance": layer._variance}
 
 
-def randomised(plain: paddle.nn.Layer) -> paddle.nn.Layer:
+def randomized(plain: paddle.nn.Layer) -> paddle.nn.Layer:
     for name, tensor in plain.state_dict().items():
         tensor.set_value(np.random.default_rng(len(name)).uniform(0.5, 1.5, tensor.shape).astype("float32"))
     return plain
@@ -49,7 +49,7 @@ def randomised(plain: paddle.nn.Layer) -> paddle.nn.Layer:
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-5), ("float64", 1e-11)])
 def test_own_operations_agree_with_paddles_layer(shape, dtype, tolerance):
     # Paddle keeps the momentum in float32, where 0.75 is exact.
-    plain = randomised(PLAIN[len(shape)](3, momentum=0.75)).to(dtype=dtype)
+    plain = randomized(PLAIN[len(shape)](3, momentum=0.75)).to(dtype=dtype)
     layer = with_own_path(plain, dtype)
     slope = rows(shape, seed=1)
     before = plain._variance.numpy().copy()
@@ -63,7 +63,7 @@ def test_own_operations_agree_with_paddles_layer(shape, dtype, tolerance):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_agree_with_finite_differences(shape):
-    layer = with_own_path(randomised(PLAIN[len(shape)](3)).to(dtype="float64"), "float64")
+    layer = with_own_path(randomized(PLAIN[len(shape)](3)).to(dtype="float64"), "float64")
     x, slope = rows(shape), rows(shape, seed=1)
     gradient = run(layer, x, slope, "float64")["x"].numpy()
 
@@ -79,7 +79,7 @@ def test_gradients_agree_with_finite_differences(shape):
 
 
 def test_a_mean_far_from_zero_costs_no_digits():
-    layer = BatchNorm(3).to(dtype="float64")
+    layer = DistributedBatchNorm(3).to(dtype="float64")
     x = np.random.default_rng(0).standard_normal((50, 3))
     far = layer(paddle.to_tensor(x + 1e7)).numpy()
     np.testing.assert_allclose(far, layer(paddle.to_tensor(x)).numpy(), atol=1e-7)
@@ -87,7 +87,7 @@ def test_a_mean_far_from_zero_costs_no_digits():
 
 def test_statistics_never_pass_through_the_host(monkeypatch):
     monkeypatch.setattr(paddle.Tensor, "set_value", None)  # Paddle 2.6 copies the value to the host and back
-    layer, x = BatchNorm(3), rows((7, 3))
+    layer, x = DistributedBatchNorm(3), rows((7, 3))
     layer(paddle.to_tensor(x, dtype="float32"))
     expected = 0.9 + 0.1 * x.var(axis=0, ddof=1)
     np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-5)
@@ -95,7 +95,7 @@ def test_statistics_never_pass_through_the_host(monkeypatch):
 
 def test_channels_last():
     x = rows((2, 4, 5, 3))
-    last = BatchNorm(3, data_format="NHWC").to(dtype="float64")
+    last = DistributedBatchNorm(3, data_format="NHWC").to(dtype="float64")
     first = paddle.nn.BatchNorm2D(3).to(dtype="float64")
     expected = first(paddle.to_tensor(x.transpose(0, 3, 1, 2))).numpy().transpose(0, 2, 3, 1)
     np.testing.assert_allclose(last(paddle.to_tensor(x)).numpy(), expected, rtol=1e-11)
@@ -115,9 +115,9 @@ def test_conversion_keeps_tensors_names_and_shared_layers():
     before = {name: id(tensor) for name, tensor in model.state_dict().items()}
     assert convert_batch_norm(model) is model
     assert {name: id(tensor) for name, tensor in model.state_dict().items()} == before
-    assert model[1][0] is model[2] and isinstance(model[2], BatchNorm)
+    assert model[1][0] is model[2] and isinstance(model[2], DistributedBatchNorm)
     assert (model[2]._momentum, model[2]._epsilon, model[2]._channels_last) == (float(np.float32(0.7)), 1e-3, True)
-    assert [type(layer) for layer in (model[1][1], model[3], model[4])] == [BatchNorm] * 3
+    assert [type(layer) for layer in (model[1][1], model[3], model[4])] == [DistributedBatchNorm] * 3
     assert model[1][1](paddle.to_tensor([[-1.0] * 4])).numpy().tolist() == [[0.0] * 4]
     assert all(tensor.stop_gradient for name, tensor in model.named_parameters() if name.endswith("_mean"))
 
@@ -136,21 +136,21 @@ def a_kernel(x, mean, variance, weight, bias, is_test, momentum, epsilon, layout
 def test_on_gpus_dense_layers_become_paddles_own(monkeypatch):
     settings = {"momentum": 0.7, "epsilon": 1e-3}
     model = paddle.nn.Sequential(
-        randomised(paddle.nn.BatchNorm2D(3, **settings)),
+        randomized(paddle.nn.BatchNorm2D(3, **settings)),
         paddle.nn.BatchNorm3D(3),
         paddle.nn.BatchNorm1D(3),
         paddle.nn.BatchNorm2D(3, weight_attr=False, bias_attr=False),
         paddle.nn.BatchNorm2D(3, use_global_stats=True),
-        BatchNorm(3),
+        DistributedBatchNorm(3),
         paddle.nn.BatchNorm2D(3, data_format="NHWC"),
     )
     before = {name: id(tensor) for name, tensor in model.state_dict().items()}
-    alone = batch_norm.unbias_running_variance(randomised(paddle.nn.BatchNorm2D(3, **settings)))
+    alone = batch_norm.unbias_running_variance(randomized(paddle.nn.BatchNorm2D(3, **settings)))
     assert convert_batch_norm(model, native=True) is model
     assert {name: id(tensor) for name, tensor in model.state_dict().items()} == before
     native = paddle.nn.SyncBatchNorm
     assert [isinstance(layer, native) for layer in model] == [True, True, *[False] * 4, True]
-    assert all(layer.synchronised for layer in model if isinstance(layer, BatchNorm))
+    assert all(layer.synchronized for layer in model if isinstance(layer, DistributedBatchNorm))
     assert has_batch_norm(model[:1]) and not communicates_in_forward(model[:1])
     with monkeypatch.context() as two:
         two.setattr(batch_norm.world, "world_size", lambda: 2)
@@ -183,13 +183,13 @@ def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(monkeypatch):
         monkeypatch.setattr(paddle._C_ops, "sync_batch_norm_", kernel)
         for number in range(3):
             monkeypatch.setattr(batch_norm.world, "rank", lambda number=number: number)
-            assert batch_norm.native_synchronises() is expected
+            assert batch_norm.native_synchronizes() is expected
     assert calls[-6:] == ["collective", 0, "collective", 0, "collective", 1]
     monkeypatch.setattr(batch_norm.world, "world_size", lambda: 1)
-    assert not batch_norm.native_synchronises()
+    assert not batch_norm.native_synchronizes()
     monkeypatch.undo()
     monkeypatch.setattr(batch_norm.world, "world_size", lambda: 3)
-    assert not batch_norm.native_synchronises()
+    assert not batch_norm.native_synchronizes()
 
 
 class Counter(paddle.nn.Layer):
@@ -248,14 +248,14 @@ def test_a_converted_layer_of_one_process_computes_what_paddles_does():
 
 
 def test_no_rows_leave_the_statistics_and_give_zero_gradients():
-    from paddlevit_dist.distributed import zero_of
+    from paddlevit_dist.distributed import build_zero
 
-    layer = BatchNorm(3)
+    layer = DistributedBatchNorm(3)
     x = paddle.zeros([0, 3])
     x.stop_gradient = False
     y = layer(x)
     assert y.shape == [0, 3]
-    zero_of(y, layer.weight).backward()
+    build_zero(y, layer.weight).backward()
     assert layer.weight.grad.numpy().tolist() == [0.0] * 3 == layer.bias.grad.numpy().tolist()
     assert layer._mean.numpy().tolist() == [0.0] * 3 and layer._variance.numpy().tolist() == [1.0] * 3
     layer.eval()
@@ -274,7 +274,7 @@ def test_both_ways_to_moments_agree(shape):
 
 
 def test_a_single_row_gives_the_bias():
-    layer = BatchNorm(3)
+    layer = DistributedBatchNorm(3)
     layer.bias.set_value(paddle.to_tensor([1.0, 2.0, 3.0]))
     assert layer(paddle.to_tensor([[5.0, -5.0, 0.0]])).numpy().tolist() == [[1.0, 2.0, 3.0]]
     np.testing.assert_allclose(layer._mean.numpy(), [0.5, -0.5, 0.0], rtol=1e-6)
@@ -300,7 +300,7 @@ def test_small_batches_on_several_gpus_share_their_statistics(given, of_task, pr
 
 ROUTES = {
     "Paddle's layer": lambda: batch_norm.unbias_running_variance(paddle.nn.BatchNorm2D(3)),
-    "ours": lambda: BatchNorm(3),
+    "ours": lambda: DistributedBatchNorm(3),
     "converted": lambda: convert_batch_norm(paddle.nn.BatchNorm2D(3)),
     "with an activation": lambda: batch_norm.unbias_running_variance(paddle.nn.BatchNorm(3, act="relu")),
 }

@@ -11,7 +11,7 @@ from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.runtime.errors import UserError
 
 
-def blocks_of(name, model):
+def make_blocks(name, model):
     values = settings.load([f"MODEL.NAME={name}"]).values
     return Classification(values).recomputed_layers(model)
 
@@ -31,7 +31,7 @@ class Counted:
 def test_gradients_with_dropout_are_the_same_to_the_bit(name):
     expected = gradients(build(name))
     model = build(name)
-    blocks = blocks_of(name, model)
+    blocks = make_blocks(name, model)
     passes = []
     for block in blocks:  # not with hooks: layers that are looked at compute as Paddle's do
         block.forward = Counted(block.forward, passes)
@@ -55,7 +55,7 @@ def test_blocks_behind_frozen_layers_still_learn():
         for parameter_name, parameter in model.named_parameters():
             parameter.stop_gradient = not parameter_name.startswith(("blocks.1", "head"))
         if recomputed:
-            recompute_layers(blocks_of(name, model))
+            recompute_layers(make_blocks(name, model))
         result = gradients(model)
         assert {key.split(".")[0] for key in result} == {"blocks", "head"}
         for key, value in result.items():
@@ -67,13 +67,13 @@ def test_an_evaluation_and_the_state_are_as_before():
     names = list(model.state_dict())
     model.eval()
     expected = model(paddle.to_tensor(IMAGES)).numpy()
-    recompute_layers(blocks_of("vit_tiny_patch16_224", model))
+    recompute_layers(make_blocks("vit_tiny_patch16_224", model))
     assert list(model.state_dict()) == names
     np.testing.assert_array_equal(model(paddle.to_tensor(IMAGES)).numpy(), expected)
 
 
 def test_a_model_without_blocks_is_refused_by_name():
     with pytest.raises(UserError, match="convnext_tiny has no LayerList named 'blocks'"):
-        blocks_of("convnext_tiny", paddle.nn.Linear(2, 2))
+        make_blocks("convnext_tiny", paddle.nn.Linear(2, 2))
     with pytest.raises(UserError, match="RECOMPUTE: resnet18 has batch norms, which would count each batch twice"):
-        blocks_of("resnet18", build("resnet18", frozen_batch_norm=False))
+        make_blocks("resnet18", build("resnet18", frozen_batch_norm=False))

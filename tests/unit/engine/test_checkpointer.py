@@ -17,7 +17,7 @@ from support.full_disks import fill_disk_after
 
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
-from paddlevit_dist.engine.checkpointer import Background
+from paddlevit_dist.engine.checkpointer import BackgroundWorker
 from paddlevit_dist.engine.nan_guard import not_finite, weights_digest
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -178,7 +178,7 @@ def test_the_writing_thread_gives_way_to_the_training_until_somebody_waits_for_i
     trial.start()
     trial.join()
     handed_over, may_be_waited_for = threading.Event(), threading.Event()
-    background = Background(in_thread=True)
+    background = BackgroundWorker(in_thread=True)
     background.do(work)
     handed_over.set()
     assert may_be_waited_for.wait(SECONDS)

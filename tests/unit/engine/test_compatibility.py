@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from paddlevit_dist import UserError
-from paddlevit_dist.engine.compatibility import Compatibility, compare, of_settings, settings_of
+from paddlevit_dist.engine.compatibility import CheckpointDiff, compare, facts_from_settings, to_plain_settings
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.task import Task
 
@@ -14,7 +14,7 @@ CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
 
 
 class Turned(Task):
-    def about_input(self):
+    def preprocess_signature(self):
         return {"orientation": "RAS", "spacing": (1.0, 2.0)}
 
 
@@ -32,15 +32,15 @@ def checkpoint(tmp_path):
 
 
 def compared(source, config, use="evaluate"):
-    return Compatibility(use, source, config, Turned(config)).input()
+    return CheckpointDiff(use, source, config, Turned(config)).input()
 
 
 def compared_settings(source, config, use="evaluate"):
-    return Compatibility(use, source, config, Task(config)).settings()
+    return CheckpointDiff(use, source, config, Task(config)).settings()
 
 
 def compared_classes(source, config, facts):
-    return Compatibility("evaluate", source, config, Counted(facts)).classes(None)
+    return CheckpointDiff("evaluate", source, config, Counted(facts)).classes(None)
 
 
 @pytest.mark.parametrize("content", [None, {}, {"input": {}}, {"input": None}])
@@ -88,7 +88,7 @@ def test_a_damaged_description_is_named(checkpoint, content):
 def test_an_evaluation_has_the_network_of_the_run(checkpoint, recipe, there, here, said):
     """Of as many heads or fewer layers all shapes fit, and the score is another."""
     before, now = load([f"-cfg={recipe}", *there]).values, load([f"-cfg={recipe}", *here]).values
-    source = checkpoint({"input": {}, "settings": settings_of(before)})
+    source = checkpoint({"input": {}, "settings": to_plain_settings(before)})
     with pytest.raises(UserError, match=f"is of another network: .*{said}.*-allow_changes"):
         compared_settings(source, now)
     assert said in compared_settings(source, now, "start")[0]
@@ -98,7 +98,7 @@ def test_an_evaluation_has_the_network_of_the_run(checkpoint, recipe, there, her
 
 def test_what_no_score_depends_on_is_not_compared_and_ways_of_evaluating_are_told(checkpoint):
     before = load(["-cfg=minkunet14_synthetic_rooms"]).values
-    source = checkpoint({"input": {}, "settings": settings_of(before)})
+    source = checkpoint({"input": {}, "settings": to_plain_settings(before)})
     words = ["-cfg=minkunet14_synthetic_rooms", "-eval", "-pretrained=x", "-batch_size=3", "-seed=9", "-ngpus=2"]
     assert compared_settings(source, load(words).values) == []
     (note,) = compared_settings(source, load([*words, "POINTS.TEST_ROTATIONS", "4"]).values)
@@ -106,7 +106,7 @@ def test_what_no_score_depends_on_is_not_compared_and_ways_of_evaluating_are_tol
     (note,) = compared_settings(source, load([*words, "TRAIN.TF32", "False"]).values)
     assert "was evaluated otherwise in its training: TRAIN.TF32 True there, False here" in note
     digits = load(["-cfg=vit_digits", "MODEL.DROPPATH", "0.3", "MODEL.NUM_CLASSES", "10"]).values
-    source = checkpoint({"input": {}, "settings": settings_of(digits)})
+    source = checkpoint({"input": {}, "settings": to_plain_settings(digits)})
     assert compared_settings(source, load(["-cfg=vit_digits", "-eval", "-pretrained=x"]).values) == []
     assert compared_settings("weights.pth", digits) == []
 
@@ -116,7 +116,7 @@ class Counted(Task):
         super().__init__(CONFIG)
         self.facts = facts
 
-    def about_data(self, samples):
+    def dataset_signature(self, samples):
         return self.facts
 
 
@@ -154,7 +154,10 @@ def test_weights_that_do_not_name_their_classes_are_told_beside_the_score(tmp_pa
 def test_precision_alters_a_training_and_is_read_by_evaluations():
     before = {"TRAIN": {"TF32": True, "BUCKET_MEGABYTES": 25}, "DETERMINISTIC": False, "NGPUS": 1, "SAVE": "a"}
     now = {"TRAIN": {"TF32": False, "BUCKET_MEGABYTES": 9}, "DETERMINISTIC": True, "NGPUS": 2, "SAVE": "b"}
-    altering = {change.name: change.alters for change in compare("resume", of_settings(before), of_settings(now))}
+    altering = {
+        change.name: change.alters
+        for change in compare("resume", facts_from_settings(before), facts_from_settings(now))
+    }
     neutral = dict.fromkeys(("TRAIN.BUCKET_MEGABYTES", "DETERMINISTIC", "NGPUS"), False)
     assert altering == {"TRAIN.TF32": True, **neutral}  # SAVE belongs to one start
     read = load(["-eval", "-pretrained=x", "TRAIN.TF32", "False", "DETERMINISTIC", "True"])

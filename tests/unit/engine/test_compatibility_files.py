@@ -14,7 +14,7 @@ from paddlevit_dist.engine.compatibility import compare_files, list_samples
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import CLASSES_FILE, list_file, scene_file, write_lines, write_scene
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.dataset import Dataset, Samples
+from paddlevit_dist.tasks.dataset import Dataset, TransformedDataset
 from paddlevit_dist.tasks.task import make_task
 
 
@@ -118,6 +118,6 @@ def test_paths_are_known_elsewhere_where_their_folder_is_left_out(root, describe
         def describe(self, index):
             return described
 
-    samples = Samples()
+    samples = TransformedDataset()
     samples.dataset = Own()
     assert (samples.identities() is not None) == is_known

@@ -8,7 +8,7 @@ import pytest
 from paddle import nn
 from support import volume_files
 from support.runs import write_single_folder
-from support.small_scenes import scene_of
+from support.small_scenes import make_scene
 from support.yolo_writer import write_yolo
 
 from paddlevit_dist import UserError, settings
@@ -32,7 +32,7 @@ def boxes(root):
 def scenes(root):
     (root / "scenes").mkdir(parents=True)
     for number, name in enumerate("ab"):
-        write_scene(root / "scenes" / f"{name}.scene", scene_of(seed=number, name=name))
+        write_scene(root / "scenes" / f"{name}.scene", make_scene(seed=number, name=name))
         (root / f"{('train', 'val')[number]}.txt").write_text(f"{name}\n")
     (root / "classes.txt").write_text("wall\nfloor\ndoor\nbed\nbox\n")
 
@@ -49,7 +49,7 @@ OPTIONS = {
     scenes: ["TASK=semantic_segmentation", "-dataset=scenes", "MODEL.NAME=minkunet14"],
     volumes: ["TASK=landmarks", "-dataset=landmarks", "MODEL.NAME=unet3d"],
 }
-OTHER_CLASSES = scene_of(seed=0, name="a")
+OTHER_CLASSES = make_scene(seed=0, name="a")
 OTHER_CLASSES = OTHER_CLASSES._replace(semantic=np.roll(OTHER_CLASSES.semantic, 1))
 
 
@@ -76,10 +76,10 @@ def compare(monkeypatch, tmp_path):
         for folder in ("here", "far/away"):
             (tmp_path / folder).mkdir(parents=True)
         ours = machine(tmp_path / "here", write, unchanged, *common)
-        theirs = compatibility.of_machine(*machine(tmp_path / "far" / "away", write, change, *common, *options))
+        theirs = compatibility.facts_from_machine(*machine(tmp_path / "far" / "away", write, change, *common, *options))
         monkeypatch.setattr(compatibility, "world_size", lambda: 2)
         monkeypatch.setattr(compatibility, "all_gather", lambda own: [own, ("node2", {**theirs, **facts})])
-        compatibility.require_same_everywhere(*ours)
+        compatibility.assert_same_on_all_ranks(*ours)
 
     return compare
 
@@ -125,7 +125,7 @@ def test_settings_and_versions_that_differ_are_named(compare):
         compare(images, unchanged, "SEED", "3", paddle="9.9")
 
 
-def said_of(model):
+def make_said(model):
     config = SimpleNamespace(DATA=SimpleNamespace(CLASS_BALANCED=False))
     sampler = SimpleNamespace(dataset=range(8), updates_per_epoch=4, global_batch_size=2, repeats=1)
     return describe_training(config, SimpleNamespace(sample_name="images"), model, sampler)
@@ -133,7 +133,7 @@ def said_of(model):
 
 def test_only_parameters_that_learn_are_counted():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm2D(4), nn.Linear(4, 2))
-    assert said_of(model) == "training 34 parameters, 4 updates per epoch"  # 12 + 4, 4 + 4 without statistics, 8 + 2
+    assert make_said(model) == "training 34 parameters, 4 updates per epoch"  # 12 + 4, 4 + 4 without statistics, 8 + 2
     for parameter in model[0].parameters():
         parameter.stop_gradient = True
-    assert said_of(model) == "training 18 parameters (16 more are fixed), 4 updates per epoch"
+    assert make_said(model) == "training 18 parameters (16 more are fixed), 4 updates per epoch"

@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 from support import small_runs
 
-from paddlevit_dist import Run, UserError
+from paddlevit_dist import Trainer, UserError
 from paddlevit_dist.checkpoint import store
-from paddlevit_dist.engine.compatibility import Compatibility, compare_files, list_samples
+from paddlevit_dist.engine.compatibility import CheckpointDiff, compare_files, list_samples
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.dataset import Samples, digests
+from paddlevit_dist.tasks.dataset import TransformedDataset, digests
 from paddlevit_dist.tasks.task import Task
 
 STRICT, LOOSE = SimpleNamespace(ALLOW_CHANGES=False), SimpleNamespace(ALLOW_CHANGES=True)
@@ -22,8 +22,8 @@ TASK = Task(STRICT)
 TRAINED, HELD_OUT = [f"ant/{number}" for number in range(20)], [f"bee/{number}" for number in range(5)]
 
 
-class Listed(Samples):
-    is_share = True
+class Listed(TransformedDataset):
+    is_random_split = True
 
     def __init__(self, names):
         self.listing = list(names)
@@ -38,7 +38,7 @@ class Listed(Samples):
         return digests(self.listing)
 
 
-class Unlisted(Samples):
+class Unlisted(TransformedDataset):
     """Such as scenes of points, which are not divided."""
 
     def __len__(self):
@@ -55,11 +55,11 @@ def source(tmp_path):
 
 
 def checked(source, names, config=STRICT, split="val", use="evaluate"):
-    return Compatibility(use, source, config, TASK).files(split, Listed(names))
+    return CheckpointDiff(use, source, config, TASK).files(split, Listed(names))
 
 
 def resumed(source):
-    return Compatibility("resume", source, STRICT, TASK)
+    return CheckpointDiff("resume", source, STRICT, TASK)
 
 
 def test_counts_are_those_of_sets():
@@ -126,8 +126,8 @@ def test_a_checkpoint_without_lists_is_told_where_the_data_are_divided(source, t
     (tmp_path / "epoch_0001" / "samples.npz").unlink()
     (note,) = checked(source, HELD_OUT)
     assert "does not list what it was trained on: how many of these 5 samples" in note
-    assert [note] == resumed(source).tell_unlisted(Listed(HELD_OUT))
-    assert resumed(source).tell_unlisted(Unlisted()) == [] == resumed(source).changed_files({"val": Unlisted()})
+    assert [note] == resumed(source).log_unlisted(Listed(HELD_OUT))
+    assert resumed(source).log_unlisted(Unlisted()) == [] == resumed(source).changed_files({"val": Unlisted()})
     (change,) = resumed(source).changed_files({"train": Listed(TRAINED), "val": Listed(HELD_OUT)})
     assert change.alters and change.before == "not listed" and len(change.now) <= 60  # where messages cut it
     assert "does not list" in checked(str(tmp_path / "weights.pth"), HELD_OUT)[0]  # nothing but weights
@@ -176,7 +176,7 @@ def start(tmp_path):
     def build(*words):
         values = load([*RUN, f"-data_path={tmp_path / 'data'}", f"-output={tmp_path / 'run'}", *words]).values
         task = resolve("task", values.TASK)(values)
-        return Run(values, task, {split: task.build_dataset(split, tmp_path) for split in ("train", "val")})
+        return Trainer(values, task, {split: task.build_dataset(split, tmp_path) for split in ("train", "val")})
 
     (tmp_path / "run").mkdir()
     build("-stop_after_epoch=1").train()
@@ -185,7 +185,7 @@ def start(tmp_path):
 
 def evaluate(trainer, tmp_path, epoch):
     source = str(tmp_path / "run" / "checkpoints" / f"epoch_{epoch:04d}")
-    return Compatibility("evaluate", source, STRICT, TASK).files("val", trainer.datasets["val"])
+    return CheckpointDiff("evaluate", source, STRICT, TASK).files("val", trainer.datasets["val"])
 
 
 def test_resuming_with_another_seed_does_not_hide_what_was_trained_on(start, tmp_path):

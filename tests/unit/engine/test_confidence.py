@@ -14,12 +14,12 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 
-def names_of(folder: Path) -> list[str]:
+def make_names(folder: Path) -> list[str]:
     samples = small_runs.build(str(folder), val_size=200).evaluation.samples
     return list(map(samples.name, range(200)))
 
 
-def events_of(folder: Path) -> list[dict]:
+def make_events(folder: Path) -> list[dict]:
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [event for event in map(json.loads, lines) if event["kind"] == "evaluation"]
 
@@ -35,7 +35,7 @@ def test_a_training_and_an_evaluation_tell_and_record_the_same_interval(tmp_path
     small_runs.build(str(trained), "-epochs=1", "-batch_size=64", val_size=200).train()
     again = small_runs.build(str(evaluated), "-eval", f"-pretrained={trained}", val_size=200)
     evaluate_only(again)
-    (first,), (second,) = events_of(trained), events_of(evaluated)
+    (first,), (second,) = make_events(trained), make_events(evaluated)
     assert first["interval"] == second["interval"] and first["interval"]["percent"] == 95
     assert set(first["interval"]) == {"percent", "top-1", "top-5", "loss", "balanced accuracy"}  # of what the event has
     low, high = first["interval"]["top-1"]
@@ -55,7 +55,7 @@ def test_a_training_and_an_evaluation_tell_and_record_the_same_interval(tmp_path
 
 def test_samples_of_a_group_are_drawn_together_and_all_records_say_so(tmp_path):
     trained, evaluated, listed = tmp_path / "run", tmp_path / "evaluation", tmp_path / "videos.csv"
-    names = names_of(tmp_path / "plain")
+    names = make_names(tmp_path / "plain")
     listed.write_text(
         "sample,video\n" + "".join(f"{name},{n // 10}\n" for n, name in enumerate(names)), encoding="utf-8"
     )
@@ -63,7 +63,7 @@ def test_samples_of_a_group_are_drawn_together_and_all_records_say_so(tmp_path):
     run.train()
     words = [f"-group={listed}:video", f"-per_sample={tmp_path / 'rows.csv'}", "EVALUATION.RESAMPLES", "1000"]
     evaluate_only(small_runs.build(str(evaluated), "-eval", f"-pretrained={trained}", *words, val_size=200))
-    (first,), (second,) = events_of(trained), events_of(evaluated)
+    (first,), (second,) = make_events(trained), make_events(evaluated)
     assert first["interval"] == second["interval"] and first["groups"] == second["groups"] == "by 20 groups (video)"
     rows = [row.split(",") for row in (tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()]
     assert rows[0][:2] == ["name", "group"] and rows[34][:2] == [names[33], "3"]
@@ -82,7 +82,7 @@ def test_samples_of_a_group_are_drawn_together_and_all_records_say_so(tmp_path):
 
 def test_groups_that_do_not_fit_are_refused_before_anything_is_computed(tmp_path):
     listed = tmp_path / "few.csv"
-    names = names_of(tmp_path / "plain")
+    names = make_names(tmp_path / "plain")
     listed.write_text(f"{names[1]},a\n{names[2]},b\n", encoding="utf-8")
     with pytest.raises(UserError, match="198 of 200 samples have no group in .*few.csv, such as sample 0 of .*; each"):
         small_runs.build(str(tmp_path / "run"), f"-group={listed}", val_size=200)
@@ -94,10 +94,10 @@ def test_the_key_says_which_interval(tmp_path, words):
     values, line = trainer.evaluation("evaluation")
     if words[0] == "99":
         assert trainer.evaluation.confidence == (99, 300) and " [" in line and trainer.evaluation.intervals
-        assert trainer.evaluation.event_of(values)["interval"]["percent"] == 99
+        assert trainer.evaluation.build_event(values)["interval"]["percent"] == 99
     else:
         assert re.fullmatch(r"top-1 [\d.]+ top-5 [\d.]+ loss [\d.]+", line) and not trainer.evaluation.intervals
-        assert "interval" not in trainer.evaluation.event_of(values)
+        assert "interval" not in trainer.evaluation.build_event(values)
 
 
 def test_the_keys_take_what_they_say():
@@ -114,5 +114,5 @@ def test_of_one_sample_the_rate_has_an_exact_interval_and_the_loss_none(tmp_path
     values, line = trainer.evaluation("evaluation")
     low, high = (20.7, 100.0) if values["top-1"] else (0.0, 79.3)
     assert re.fullmatch(rf"top-1 [\d.]+ \[{low}, {high}\] top-5 [\d.]+ loss [\d.]+", line)
-    interval = trainer.evaluation.event_of(values)["interval"]
+    interval = trainer.evaluation.build_event(values)["interval"]
     assert interval["top-1"] == pytest.approx([low, high], abs=0.05) and interval["loss"] is None

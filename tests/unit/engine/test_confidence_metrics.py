@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.counted_samples import CONFIDENCE, KINDS, SAMPLES, evaluate_share
 
-from paddlevit_dist.engine.confidence import Confidence, intervals_of
+from paddlevit_dist.engine.confidence import IntervalConfig, compute_intervals
 from paddlevit_dist.tasks.metrics import Metrics
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
@@ -41,7 +41,7 @@ def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(k
             metrics.images = None
         add(metrics, list(chosen))
         values = metrics.compute(metrics.state)
-        intervals_of(metrics, chosen, CONFIDENCE, tables.append)
+        compute_intervals(metrics, chosen, CONFIDENCE, tables.append)
     table = tables[0].without(left_out)
     assert table.indices.tolist() == others.tolist()
     found = table.values()
@@ -57,9 +57,9 @@ def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(k
 
 
 def test_metrics_that_know_no_samples_have_no_intervals():
-    assert intervals_of(Metrics(), [0, 1], CONFIDENCE) == {}
+    assert compute_intervals(Metrics(), [0, 1], CONFIDENCE) == {}
     twice = LandmarkMetrics(["a"])
     for _ in range(3):
         twice.update(np.ones(1))
-    assert intervals_of(twice, [0, 1], CONFIDENCE) == {}  # more rows than samples
-    assert Confidence.of(SimpleNamespace(EVALUATION=SimpleNamespace(INTERVAL=False, RESAMPLES=100))) is None
+    assert compute_intervals(twice, [0, 1], CONFIDENCE) == {}  # more rows than samples
+    assert IntervalConfig.of(SimpleNamespace(EVALUATION=SimpleNamespace(INTERVAL=False, RESAMPLES=100))) is None

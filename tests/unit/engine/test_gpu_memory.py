@@ -62,7 +62,7 @@ def test_other_errors_are_left_as_they_are(text):
 def test_memory_that_others_hold_is_told_apart(monkeypatch):
     device = SimpleNamespace(memory_reserved=lambda: 4 << 30)
     monkeypatch.setattr(gpu_memory.paddle.device, "cuda", device)
-    monkeypatch.setattr(gpu_memory.device_kinds, "current", lambda: gpu_memory.device_kinds.kind_of("gpu"))
+    monkeypatch.setattr(gpu_memory.device_kinds, "current", lambda: gpu_memory.device_kinds.get_kind("gpu"))
     said = gpu_memory.out_of_memory(ALLOCATION)
     assert "28.77 GiB are in use, 24.77 GiB of them not by this process (see nvidia-smi)" in said
     device.memory_reserved = lambda: 28 << 30

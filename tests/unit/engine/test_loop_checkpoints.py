@@ -14,7 +14,7 @@ from support.poisoned_runs import left_and_saved, require_unchanged
 
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.checkpoint.content import fingerprint
-from paddlevit_dist.engine.loop import Loop
+from paddlevit_dist.engine.loop import TrainingLoop
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "VALIDATE_FREQ", "1"]  # 10 updates per epoch
@@ -122,7 +122,7 @@ def test_updates_that_the_device_judges_are_those_that_the_host_judges(tmp_path)
         np.testing.assert_array_equal(left, right)
 
 
-def best_of(tmp_path, monkeypatch, metric, evaluations):
+def make_best(tmp_path, monkeypatch, metric, evaluations):
     """The epoch of the best of several evaluations, and those that were the best when they were noted."""
     run = build(tmp_path, "-epochs=1")
     run.prepare_training()
@@ -139,7 +139,7 @@ def best_of(tmp_path, monkeypatch, metric, evaluations):
 def test_of_equal_evaluations_the_later_is_the_best_and_instances_are_chosen_by_ap(tmp_path, monkeypatch):
     of_epochs = [(0.0, 0.0), (0.30, 0.50), (0.30, 0.40), (0.20, 0.60)]
     evaluations = [{"AP": ap, "AP50": ap50} for ap, ap50 in of_epochs]
-    checkpointer, noted = best_of(tmp_path, monkeypatch, InstanceSegmentation.best_metric, evaluations)
+    checkpointer, noted = make_best(tmp_path, monkeypatch, InstanceSegmentation.best_metric, evaluations)
     assert noted == [True, True, True, False]
     assert checkpointer.best == {"name": "AP", "value": 0.30, "epoch": 3, "line": "line 3"}
     assert checkpointer.note_evaluation(5, "mIoU", 0.1, True, "line 5")  # another number starts again
@@ -148,7 +148,7 @@ def test_of_equal_evaluations_the_later_is_the_best_and_instances_are_chosen_by_
 def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):
     run = build(tmp_path, "-epochs=2")
     run.prepare_training()
-    loop = Loop(run)
+    loop = TrainingLoop(run)
     run.checkpointer.best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50.00"}
     assert loop._results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
     run.checkpointer.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}

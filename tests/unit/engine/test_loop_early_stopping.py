@@ -12,7 +12,7 @@ from support.killed_runs import kill_in_evaluation
 from support.runs import events
 
 from paddlevit_dist.engine.loop import EarlyStopping
-from paddlevit_dist.intervals import Interval
+from paddlevit_dist.intervals import ConfidenceInterval
 
 RUN = ["-batch_size=64", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.PATIENCE", "1"]
 
@@ -20,14 +20,14 @@ RUN = ["-batch_size=64", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "TRAI
 class Record(list):
     """The lines that are said, and the events."""
 
-    def say(self, line: str) -> None:
+    def log_and_print(self, line: str) -> None:
         self.append(line)
 
     def event(self, kind: str, values: dict[str, Any]) -> None:
         self.append({"kind": kind, **values})
 
 
-def run_of(patience: int, least: float, more: bool = True, directory: Path | None = None, epoch: int = 0) -> Any:
+def make_run(patience: int, least: float, more: bool = True, directory: Path | None = None, epoch: int = 0) -> Any:
     """What early stopping asks a run for, of 100 epochs."""
     return SimpleNamespace(
         config=SimpleNamespace(
@@ -68,24 +68,24 @@ def test_it_ends_where_the_words_say_it_whenever_it_was_resumed(tmp_path, seed):
     scores, more = generator.normal(size=30).cumsum().round(1).tolist(), bool(seed % 2)
     patience, least = int(generator.integers(1, 5)), float(generator.choice([0.05, 0.55, 2.05]))
     expected = expected_end(scores, patience, least, more)
-    assert ended_at(EarlyStopping(run_of(patience, least, more)), scores) == expected
+    assert ended_at(EarlyStopping(make_run(patience, least, more)), scores) == expected
     lines = [{"kind": "evaluation", "epoch": n, "score": score} for n, score in enumerate(scores, 1)]
     lines.insert(2, {"kind": "evaluation", "epoch": 1, "score": 99.0, "superseded": True})
     lines.insert(3, {"kind": "evaluation", "score": 99.0})  # of weights alone
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     checkpoint = tmp_path / "checkpoints" / "epoch"
     for epoch in range(1, (expected or 31) - 1):
-        resumed = EarlyStopping(run_of(patience, least, more, checkpoint, epoch))
+        resumed = EarlyStopping(make_run(patience, least, more, checkpoint, epoch))
         assert not resumed.ends_training
         assert ended_at(resumed, scores[epoch:], epoch + 1) == expected
     if expected:
         assert f"ended early after epoch {expected} of 100" in (
-            EarlyStopping(run_of(patience, least, more, checkpoint, expected)).ends_training
+            EarlyStopping(make_run(patience, least, more, checkpoint, expected)).ends_training
         )
 
 
 def test_a_checkpoint_without_a_record_knows_its_best(tmp_path):
-    run = run_of(2, 0.0, directory=tmp_path / "checkpoints" / "epoch", epoch=7)
+    run = make_run(2, 0.0, directory=tmp_path / "checkpoints" / "epoch", epoch=7)
     run.checkpointer.best = {"name": "score", "value": 60.0, "epoch": 5}
     assert ended_at(EarlyStopping(run), [59.0, 59.5, 70.0], 8) == 9
     line = json.dumps({"kind": "evaluation", "epoch": 7, "score": 58.0})  # a record that begins in another folder
@@ -94,11 +94,11 @@ def test_a_checkpoint_without_a_record_knows_its_best(tmp_path):
 
 
 def test_an_improvement_within_the_interval_is_told_first_and_where_the_training_goes_on_because_of_it():
-    run = run_of(3, 0.0)
+    run = make_run(3, 0.0)
     stopping = EarlyStopping(run)
     told = []
     for epoch, score in enumerate([80.0, 90.0, 90.5, 91.0, 90.0, 91.5], 1):
-        run.evaluation.intervals = {"score": Interval(score, score - 2, score + 2)}
+        run.evaluation.intervals = {"score": ConfidenceInterval(score, score - 2, score + 2)}
         stopping.epoch_evaluated(epoch, {"score": score}, "", False)
         told += [epoch] * len(run.record)
         last, run.record = list(run.record), Record()

@@ -13,7 +13,7 @@ from support.report_runs import Page
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.report import store
-from paddlevit_dist.tasks.figures import Table
+from paddlevit_dist.tasks.figures import FigureTable
 
 RUN = ["-batch_size=32", "REPORT", "True", "SAVE_FREQ", "1"]
 
@@ -138,7 +138,7 @@ class Plain(Classification):
         return [int(p.argmax()) if label else None for p, label in zip(predictions, batch["labels"].tolist())]
 
     def figures(self, samples: Any, records: Any, model: Any) -> Any:
-        return [Table("kept", ("index", "class"), records)]
+        return [FigureTable("kept", ("index", "class"), records)]
 
 
 def test_records_are_made_of_predictions_where_a_task_keeps_none_itself(tmp_path):

@@ -12,11 +12,11 @@ from support import small_runs
 from support.runs import events
 
 from paddlevit_dist.checkpoint import store as checkpoints
-from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, SkippedUpdates, TensorCopies
+from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, BufferSnapshot, NonFiniteGuard
 from paddlevit_dist.engine.queued_step import QueuedStep
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "-epochs=1", "SAVE_EVERY_UPDATES", "1", "KEEP_UPDATES", "20"]
 
@@ -63,11 +63,11 @@ def test_what_is_kept_comes_back_bit_for_bit_and_takes_one_copy_for_each_dtype(n
     tensors, copies, plain = [paddle.to_tensor(value) for value in values], [], paddle.concat
     monkeypatch.setattr(paddle, "concat", lambda tensors: copies.append(len(tensors)) or plain(tensors))
     monkeypatch.setattr(paddle.Tensor, "clone", None)
-    kept = TensorCopies(tensors)
+    kept = BufferSnapshot(tensors)
     assert sorted(copies) == sorted([number + 1, number, number, 1])
     for tensor in tensors:
         paddle.assign(paddle.ones_like(tensor), output=tensor)
-    kept.put_back()
+    kept.restore()
     assert [tensor.numpy().tobytes() for tensor in tensors] == [value.tobytes() for value in values]
 
 
@@ -84,7 +84,7 @@ def test_a_skipped_update_changes_nothing_is_counted_and_enters_no_mean(tmp_path
     assert "2 skipped so far" in (tmp_path / "log.txt").read_text()
 
 
-class Normalised(paddle.nn.Layer):
+class Normalized(paddle.nn.Layer):
     """A model with running statistics; ``scale`` is what its input is multiplied by."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def blinded(updates: set[int], passes: list[str]) -> Any:
 
     class Blinded(resolve("task", "classification")):
         def build_model(self) -> paddle.nn.Layer:
-            return Normalised()
+            return Normalized()
 
         def train_step(self, model: Any, batch: Any, step: Any) -> Any:
             passes.append(f"passes {step.update + 1}")
@@ -172,15 +172,15 @@ def test_several_in_a_row_end_the_run_also_across_a_resume_and_others_do_not(tmp
 
 
 def test_a_loss_scaler_may_skip_many_more(capsys):
-    skipped = SkippedUpdates(2, has_scaler=True, say=print)
+    skipped = NonFiniteGuard(2, has_scaler=True, say=print)
     for update in range(2 + SCALER_SKIPS - 1):
-        skipped.count(False, Step(1, update, 100))
-    skipped.count(True, Step(1, 60, 100))
+        skipped.count(False, StepPosition(1, update, 100))
+    skipped.count(True, StepPosition(1, 60, 100))
     for update in range(61, 61 + 2 + SCALER_SKIPS - 1):
-        skipped.count(False, Step(1, update, 200))
+        skipped.count(False, StepPosition(1, update, 200))
     assert capsys.readouterr().out == ""
     with pytest.raises(UserError, match=f"nor were the {1 + SCALER_SKIPS} before"):
-        skipped.count(False, Step(1, 199, 200))
+        skipped.count(False, StepPosition(1, 199, 200))
 
 
 class LogOfBrightness(paddle.nn.Layer):
@@ -225,7 +225,7 @@ def test_the_run_that_ends_names_the_layer_and_the_samples(tmp_path, in_backward
     arguments = [*RUN, "TRAIN.MAX_SKIPPED_UPDATES", "1", "-accum_iter=2", "-batch_size=16"]
     seen = small_runs.build(str(tmp_path / "seen"), *arguments)
     seen.prepare_training()
-    images = [seen.task.normalise(batch["images"]) for batch in itertools.islice(seen.loader.epochs(1, 1), 2)]
+    images = [seen.task.normalize(batch["images"]) for batch in itertools.islice(seen.loader.epochs(1, 1), 2)]
     brightnesses = np.concatenate([batch.mean(axis=[1, 2, 3]).numpy() for batch in images])
     threshold = float(np.sort(brightnesses)[2:4].mean())  # 3 are darker
     order = np.random.default_rng([0, 1]).permutation(320)[:32]  # the sampler's definition: seed and epoch

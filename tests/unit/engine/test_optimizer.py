@@ -36,7 +36,7 @@ def settings(name: str) -> CfgNode:
     return CfgNode({"NAME": name, "EPS": EPSILON, "BETAS": BETAS, "MOMENTUM": MOMENTUM})
 
 
-def gradients_of(model, step: int) -> dict:
+def make_gradients(model, step: int) -> dict:
     paddle.seed(step)
     (model(paddle.randn([4, 3])) ** 2).sum().backward()
     return {name: p.grad.numpy().astype(np.float64) for name, p in model.named_parameters()}
@@ -63,7 +63,7 @@ def test_three_steps_follow_the_formula_and_spare_norms_biases_and_tokens_from_d
     weights = {key: p.numpy().astype(np.float64) for key, p in model.named_parameters()}
     states = {key: {} for key in weights}
     for step in (1, 2, 3):
-        gradients = gradients_of(model, step)
+        gradients = make_gradients(model, step)
         for key in weights:
             decay = DECAY if key == "linear.weight" else 0.0
             weights[key] = expected_step(name, weights[key], gradients[key], states[key], step, decay)
@@ -91,7 +91,7 @@ def test_a_groups_learning_rate_is_a_factor_of_the_schedules():
     ]
     optimizer = build_optimizer(settings("SGD"), model, groups, 0.0)
     before = {name: p.numpy().copy() for name, p in model.named_parameters()}
-    gradients = gradients_of(model, 1)
+    gradients = make_gradients(model, 1)
     optimizer.set_lr(RATE)
     optimizer.step()
     for name, factor in (("linear.weight", 0.5), ("norm.bias", 1.0)):
@@ -125,7 +125,7 @@ def test_layer_decay_makes_earlier_layers_learn_slower_by_the_formula(name):
     factors = {"embed": 0.125, "blocks.0": 0.25, "blocks.1": 0.5, "head": 1.0}
     states = {key: {} for key in weights}
     for step in (1, 2):
-        gradients = gradients_of(model, step)
+        gradients = make_gradients(model, step)
         for key in weights:
             decay = DECAY if key.endswith("weight") else 0.0
             factor = factors[key.rsplit(".", 1)[0]]
@@ -169,7 +169,7 @@ def test_state_goes_back_into_a_model_whose_automatic_names_differ(name):
             model.set_state_dict(start[0])
             OptimizerState(optimizer, model).load_state_dict(start[1])
         for step in steps:
-            gradients_of(model, step)
+            make_gradients(model, step)
             optimizer.set_lr(RATE)
             optimizer.step()
             optimizer.clear_grad(False)
@@ -187,7 +187,7 @@ def test_state_goes_back_into_a_model_whose_automatic_names_differ(name):
 def test_a_state_of_another_optimizer_is_refused():
     model = Small()
     adam = build_optimizer(settings("Adam"), model, None, DECAY)
-    gradients_of(model, 1)
+    make_gradients(model, 1)
     adam.step()
     with pytest.raises(ValueError, match="does not fit"):
         sgd = build_optimizer(settings("SGD"), model, None, DECAY)
@@ -212,7 +212,7 @@ def test_dampening_is_torchs_formula_with_its_undamped_first_step(dampening):
     weights = {key: p.numpy().astype(np.float64) for key, p in model.named_parameters()}
     buffers = dict.fromkeys(weights)
     for step in (1, 2, 3, 4):
-        gradients = gradients_of(model, step)
+        gradients = make_gradients(model, step)
         for key in weights:
             decay = DECAY if key == "linear.weight" else 0.0
             weights[key], buffers[key] = torch_sgd(weights[key], gradients[key], buffers[key], decay, dampening)
@@ -242,7 +242,7 @@ def test_a_parameter_that_is_used_later_has_its_own_undamped_first_step():
 def test_a_damped_run_resumes_bit_equal_also_before_its_first_step():
     def steps(model, optimizer, first, last):
         for step in range(first, last):
-            gradients_of(model, step)
+            make_gradients(model, step)
             optimizer.set_lr(RATE)
             optimizer.step()
             optimizer.clear_grad(False)

@@ -22,7 +22,7 @@ from support import small_runs
 
 from paddlevit_dist import Predictor, settings
 from paddlevit_dist.engine import precision as precision_module
-from paddlevit_dist.engine.precision import EvaluationPrecision, LossScale, Precision
+from paddlevit_dist.engine.precision import EvaluationPrecision, LossScale, TrainingPrecision
 from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError
 
@@ -30,7 +30,7 @@ from paddlevit_dist.runtime.errors import UserError
 @pytest.mark.parametrize("level", ["O1", "O2"])
 @pytest.mark.parametrize("dtype, scales", [("float16", True), ("bfloat16", False)])
 def test_on_a_gpu_the_keys_choose_cast_and_scaler(dtype, level, scales):
-    precision = Precision(True, dtype, level, on_gpu=True)
+    precision = TrainingPrecision(True, dtype, level, on_gpu=True)
     assert precision.enabled and (precision.options["dtype"], precision.options["level"]) == (dtype, level)
     assert (precision.scaler is not None) == scales
     assert precision.notice == f"mixed precision: {dtype}, level {level}"
@@ -48,9 +48,9 @@ def on_a_gpu(monkeypatch, capability: tuple[int, int]) -> None:
 def test_a_gpu_that_paddle_would_leave_in_float32_is_refused(monkeypatch, dtype, capability):
     on_a_gpu(monkeypatch, capability)
     with pytest.raises(UserError, match=f"AMP_DTYPE {dtype}: .* this one has {capability[0]}.{capability[1]}") as told:
-        Precision(True, dtype)
+        TrainingPrecision(True, dtype)
     assert ("or AMP_DTYPE float16" in str(told.value)) == (capability == (7, 5))
-    Precision(False, dtype)
+    TrainingPrecision(False, dtype)
 
 
 @pytest.mark.parametrize("dtype, least", [("float16", (7, 0)), ("bfloat16", (8, 0))])
@@ -60,11 +60,11 @@ def test_the_least_capability_is_that_of_paddles_autocast(monkeypatch, dtype, le
         on_a_gpu(monkeypatch, capability)
         assert bool(can_compute()) == expected
     on_a_gpu(monkeypatch, least)
-    assert Precision(True, dtype).enabled
+    assert TrainingPrecision(True, dtype).enabled
 
 
 def test_without_a_gpu_training_goes_on_in_float32_and_says_so():
-    precision = Precision(True, "bfloat16", "O2")
+    precision = TrainingPrecision(True, "bfloat16", "O2")
     assert not precision.enabled and precision.scaler is None and "float32" in precision.notice
     weight = paddle.create_parameter([2, 2], "float32")
     with precision.autocast():
@@ -120,14 +120,14 @@ def test_without_a_gpu_or_the_key_an_evaluation_is_in_float32_and_its_line_as_ev
         assert precision.notice.startswith(notice) and bool(precision.notice) == bool(notice)
         assert precision.facts == {}
         model = paddle.nn.Linear(1, 1)
-        with precision.forward_of(model):
+        with precision.patch_forward(model):
             assert "forward" not in vars(model)
 
 
 def test_a_compiled_forward_pass_is_the_models_own_again_after_an_evaluation(autocasts):
     model = paddle.nn.Linear(1, 1)
     model.forward = compiled = lambda x: (x, len(autocasts))
-    with EvaluationPrecision(settings.load(["EVAL_AMP", "true"]).values).forward_of(model):
+    with EvaluationPrecision(settings.load(["EVAL_AMP", "true"]).values).patch_forward(model):
         assert model(3) == (3, 1)
     assert model.forward is compiled
 
@@ -177,16 +177,16 @@ def test_states_go_both_ways(of_paddle):
 @pytest.mark.parametrize("shape", [[], [1]])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_backward_pass_is_of_the_loss_times_the_scale(shape, dtype):
-    precision = Precision(True, "float16", "O1", on_gpu=True)
+    precision = TrainingPrecision(True, "float16", "O1", on_gpu=True)
     weight = paddle.create_parameter([3], dtype)
     precision.backward((weight * paddle.to_tensor([1.0, 2.0, 3.0], dtype)).sum().reshape(shape))
     np.testing.assert_array_equal(weight.grad.numpy(), [65536.0, 131072.0, 196608.0])
     precision.update(False)
-    assert precision.scale == 32768.0 and Precision(True, "bfloat16", on_gpu=True).scale == 1.0
+    assert precision.scale == 32768.0 and TrainingPrecision(True, "bfloat16", on_gpu=True).scale == 1.0
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_loss_that_is_not_finite_makes_all_gradients_nan(bad):
     weight = paddle.create_parameter([3], "float32")
-    Precision(False).backward((weight * 0.0).sum() + float(bad))
+    TrainingPrecision(False).backward((weight * 0.0).sum() + float(bad))
     assert np.isnan(weight.grad.numpy()).all()

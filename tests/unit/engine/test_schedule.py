@@ -5,21 +5,21 @@ import math
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.engine.schedule import Rates, Schedule, describe_rates, scale_rates, schedule_of
+from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates, build_schedule, describe_rates, scale_rates
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import default_config, load
 from paddlevit_dist.settings.run_length import epochs_for, with_fitting_batch, with_fitting_epochs
 
-RATES = Rates(base=1.0, warmup_start=0.1, end=0.2)
+RATES = ScaledRates(base=1.0, warmup_start=0.1, end=0.2)
 
 
 def test_warm_up_is_linear_and_meets_the_decay():
-    schedule = Schedule("cosine", RATES, total_updates=110, warmup_updates=10)
+    schedule = RateSchedule("cosine", RATES, total_updates=110, warmup_updates=10)
     assert [schedule(u) for u in (0, 5, 10)] == pytest.approx([0.1, 0.55, 1.0])
 
 
 def test_cosine_passes_the_middle_and_stays_at_the_end():
-    schedule = Schedule("cosine", RATES, total_updates=110, warmup_updates=10)
+    schedule = RateSchedule("cosine", RATES, total_updates=110, warmup_updates=10)
     assert schedule(60) == pytest.approx(0.6)
     assert schedule(35) == pytest.approx(0.2 + 0.8 * (1 + math.sqrt(0.5)) / 2)
     assert schedule(110) == pytest.approx(0.2)
@@ -27,19 +27,19 @@ def test_cosine_passes_the_middle_and_stays_at_the_end():
 
 
 def test_polynomial_constant_and_step():
-    assert Schedule("poly", RATES, 100, power=2.0)(50) == pytest.approx(0.2 + 0.8 * 0.25)
-    assert Schedule("constant", RATES, 100)(99) == 1.0
-    step = Schedule("step", RATES, 100, milestones=[30, 60], gamma=0.1)
+    assert RateSchedule("poly", RATES, 100, power=2.0)(50) == pytest.approx(0.2 + 0.8 * 0.25)
+    assert RateSchedule("constant", RATES, 100)(99) == 1.0
+    step = RateSchedule("step", RATES, 100, milestones=[30, 60], gamma=0.1)
     assert [step(u) for u in (29, 30, 59, 60, 99)] == pytest.approx([1.0, 0.1, 0.1, 0.01, 0.01])
 
 
 def test_one_cycle_rises_and_falls_as_pytorchs():
     """``OneCycleLR(max_lr=1, total_steps=20)``: its phases end at the updates 5 and 19."""
-    cycle = Schedule("onecycle", RATES, 20)
+    cycle = RateSchedule("onecycle", RATES, 20)
     assert [cycle(u) for u in (0, 2, 5)] == pytest.approx([0.04, 0.371672, 1.0], rel=1e-5)
     assert cycle(12) == pytest.approx(4e-6 + 0.5 * (1 - 4e-6))
     assert [cycle(u) for u in (19, 500)] == pytest.approx([4e-6, 4e-6], rel=1e-6)
-    short = Schedule("onecycle", RATES, 2)  # nothing is left of the rise
+    short = RateSchedule("onecycle", RATES, 2)  # nothing is left of the rise
     assert short(0) < 1.0 and short(1) == pytest.approx(4e-6)
 
 
@@ -51,10 +51,10 @@ def test_linear_scaling_scales_all_three_rates():
 def test_epochs_of_the_configuration_become_updates():
     train = default_config().TRAIN
     train.NUM_EPOCHS, train.WARMUP_EPOCHS, train.LR_SCHEDULER.MILESTONES = 10, 2, [5]
-    schedule = schedule_of(train, updates_per_epoch=7, effective_batch=64)
+    schedule = build_schedule(train, updates_per_epoch=7, effective_batch=64)
     assert (schedule.total_updates, schedule.warmup_updates, schedule.milestones) == (70, 14, (35,))
     train.WARMUP_EPOCHS, train.WARMUP_STEPS = 0, 3
-    assert schedule_of(train, 7, 64).warmup_updates == 3
+    assert build_schedule(train, 7, 64).warmup_updates == 3
 
 
 def test_the_description_states_batch_and_scaling():

@@ -23,7 +23,7 @@ def test_any_change_of_a_package_changes_its_digest(tmp_path):
 def test_modules_of_users_are_compared_too(tmp_path, monkeypatch):
     file = tmp_path / "things.py"
     file.write_text("x = 1\n")
-    monkeypatch.setattr(plugins, "_loaded", [plugins.Module("things", str(tmp_path))])
+    monkeypatch.setattr(plugins, "_loaded", [plugins.ModuleLocation("things", str(tmp_path))])
     monkeypatch.setitem(sys.modules, "things", SimpleNamespace(__file__=str(file)))
     before = list_source_digests()
     assert list(before) == ["sources of paddlevit_dist", "sources of things"]

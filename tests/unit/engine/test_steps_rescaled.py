@@ -6,10 +6,10 @@ import pytest
 from paddle import nn
 
 from paddlevit_dist.engine.fused_optimizers import FusedAdamW
-from paddlevit_dist.engine.nan_guard import SkippedUpdates
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import Updater
-from paddlevit_dist.tasks.task import Step, Term
+from paddlevit_dist.engine.nan_guard import NonFiniteGuard
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.steps import TrainStep
+from paddlevit_dist.tasks.task import LossTerm, StepPosition
 
 UPDATES = 6
 
@@ -24,7 +24,7 @@ class SquaresTask:
 
     def train_step(self, model, batch, step):
         self.calls += 1
-        return {"loss": Term((model(batch["x"]) ** 2).sum(), len(batch["x"]))}
+        return {"loss": LossTerm((model(batch["x"]) ** 2).sum(), len(batch["x"]))}
 
 
 def train(is_queued, finite_before, skipped):
@@ -33,9 +33,9 @@ def train(is_queued, finite_before, skipped):
     model, task = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1D(8), nn.Linear(8, 2)), SquaresTask()
     groups = [{"params": model.parameters(), "weight_decay": 0.0}]
     decays = {parameter.name: 0.0 for parameter in model.parameters()}
-    precision = Precision(True, "float16", on_gpu=True)
+    precision = TrainingPrecision(True, "float16", on_gpu=True)
     precision.enabled, precision.scaler._finite_in_a_row = False, finite_before
-    updater = Updater(
+    updater = TrainStep(
         task,
         model,
         FusedAdamW(decays, learning_rate=0.0, parameters=groups, weight_decay=0.0),
@@ -44,14 +44,16 @@ def train(is_queued, finite_before, skipped):
         samples_per_update=16,
         accumulation_steps=1,
         gradient_clip=None,
-        skipped=SkippedUpdates(limit=9),
+        skipped=NonFiniteGuard(limit=9),
         on_host=False,
     )
     for number in range(UPDATES):
         inputs = np.random.default_rng(number).standard_normal((16, 4)).astype(np.float32) + 2
         inputs = inputs * np.float32(np.inf) if number == skipped else inputs
-        (updater.begin if is_queued else updater)([{"x": paddle.to_tensor(inputs)}], Step(1, number, UPDATES), 1e-3)
-    updater.settle()
+        (updater.launch if is_queued else updater)(
+            [{"x": paddle.to_tensor(inputs)}], StepPosition(1, number, UPDATES), 1e-3
+        )
+    updater.flush()
     return {name: value.numpy().copy() for name, value in model.state_dict().items()}, precision.scale, task.calls
 
 

@@ -14,14 +14,14 @@ from support.waits import counted_waits
 
 from paddlevit_dist import settings
 from paddlevit_dist.engine.model_ema import ModelEma
-from paddlevit_dist.engine.nan_guard import SkippedUpdates, TensorCopies
+from paddlevit_dist.engine.nan_guard import BufferSnapshot, NonFiniteGuard
 from paddlevit_dist.engine.optimizer import build_optimizer
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import Updater
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.steps import TrainStep
 from paddlevit_dist.launch import status
-from paddlevit_dist.logging.meters import Meters
+from paddlevit_dist.logging.meters import StepMeters
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 STEPS = 3
 PLAIN = "MODEL.NUM_CLASSES 10 DATA.IMAGE_SIZE 16 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 MODEL.DROPOUT 0".split()
@@ -36,11 +36,11 @@ class Run:
         paddle.seed(0)
         self.model = self.task.build_model()
         self.optimizer = build_optimizer(values.TRAIN.OPTIMIZER, self.model, None, 0.05)
-        self.precision = Precision(scales, "float16", on_gpu=scales)
+        self.precision = TrainingPrecision(scales, "float16", on_gpu=scales)
         self.precision.enabled = False  # no kernels for it here; the scale is kept
-        self.skipped = SkippedUpdates(limit=5)
+        self.skipped = NonFiniteGuard(limit=5)
         self.average = ModelEma(self.model, 0.9)
-        self.updater = Updater(
+        self.updater = TrainStep(
             self.task,
             self.model,
             self.optimizer,
@@ -53,7 +53,7 @@ class Run:
             on_host=on_host,
             average=self.average,
         )
-        self.meters = Meters()
+        self.meters = StepMeters()
 
     def update(self, number: int, bad: bool = False) -> None:
         self.made = self._update(self.batch(number, bad), number)
@@ -65,7 +65,7 @@ class Run:
 
     def _update(self, batch: dict[str, Any], number: int) -> Any:
         with counted_waits() as waits:
-            terms = self.updater([batch], Step(1, number, STEPS), 1e-3)
+            terms = self.updater([batch], StepPosition(1, number, STEPS), 1e-3)
             if self.updater.finite:
                 self.meters.add(terms[0])
         return waits
@@ -79,8 +79,8 @@ class Run:
 def test_the_host_waits_once_also_where_an_update_is_skipped(optimizer, scales, monkeypatch):
     run = Run(optimizer, scales)
     run.update(0)  # tries the optimizer once
-    kept, copy = [], TensorCopies.__init__
-    monkeypatch.setattr(TensorCopies, "__init__", lambda self, tensors: copy(self, kept.extend(tensors) or []))
+    kept, copy = [], BufferSnapshot.__init__
+    monkeypatch.setattr(BufferSnapshot, "__init__", lambda self, tensors: copy(self, kept.extend(tensors) or []))
     for number, bad in ((1, False), (2, True), (3, False)):
         run.update(number, bad)
         assert len(run.made) == 1 and run.made.transfers == 0, run.made
@@ -154,8 +154,8 @@ def test_passes_that_were_queued_with_an_outdated_scale_are_made_again(bad):
         )
         for number in range(6):
             batch = run.batch(number, number in bad)
-            (run.updater.begin if queues else run.updater)([batch], Step(1, number, 6), 1e-3)
-        run.updater.settle()
+            (run.updater.launch if queues else run.updater)([batch], StepPosition(1, number, 6), 1e-3)
+        run.updater.flush()
     for name, value in runs[0].state().items():
         assert value.tobytes() == runs[1].state()[name].tobytes(), name
     assert runs[0].precision.state_dict() == runs[1].precision.state_dict()
@@ -174,7 +174,7 @@ def test_only_on_a_gpu_a_rank_may_wait_for_others_in_its_passes_and_for_the_flag
         seen.append((status._own.detail, bool(status._own.waits)))
 
     monkeypatch.setattr(status._own, "write", write)
-    run.updater([{"images": paddle.zeros([4, 3, 16, 16]), "labels": paddle.arange(4)}], Step(1, 0, 1), 1e-3)
+    run.updater([{"images": paddle.zeros([4, 3, 16, 16]), "labels": paddle.arange(4)}], StepPosition(1, 0, 1), 1e-3)
     expected = [("in its forward pass", False), ("in its backward pass", not on_host), ("in its optimizer step", False)]
     if not on_host:
         expected += [("waiting for its device", True), ("in its optimizer step", False)]

@@ -10,7 +10,7 @@ from PIL import Image
 
 from paddlevit_dist.images.classification import task as task_module
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.images.expected_input import tell_better
+from paddlevit_dist.images.expected_input import format_better_weights
 from paddlevit_dist.images.models import variants
 from paddlevit_dist.images.models.foundation_variants import FOUNDATION
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
@@ -73,12 +73,12 @@ def test_every_variant_of_a_classifier_is_fed_as_timm_feeds_it():
     sizes = {name: next((size for size in (384, 448) if name.endswith(str(size))), 224) for name in facts}
     sizes["resnet101d"] = 256
     rows = {name: (*facts[name], sizes[name]) for name in facts}
-    for name, (normalisation, crop, size) in {**rows, **FOUNDATION_TIMM}.items():
+    for name, (normalization, crop, size) in {**rows, **FOUNDATION_TIMM}.items():
         configuration = load(["-dataset=folder", "MODEL.NAME", name])
-        assert found_in(configuration) == (normalisation, crop, size, "bicubic"), name
+        assert found_in(configuration) == (normalization, crop, size, "bicubic"), name
 
 
-def test_a_run_says_what_it_normalises_by_and_what_somebody_sets_counts():
+def test_a_run_says_what_it_normalizes_by_and_what_somebody_sets_counts():
     swin = ["-dataset=folder", "MODEL.NAME", "swin_tiny_patch4_window7_224"]
     said = "input: 224 pixels, crop 0.9, bicubic, mean 0.485, 0.456, 0.406, deviation 0.229, 0.224, 0.225"
     assert Classification(load(swin).values).notices == [f"{said} (swin_tiny_patch4_window7_224)"]
@@ -110,8 +110,8 @@ def test_timms_file_beside_weights_wins_over_the_variant(tmp_path, monkeypatch, 
     words = ["-dataset=folder", "MODEL.NAME", "convnext_tiny", f"-pretrained={given}"]
     about = {"architecture": "convnext_tiny", "pretrained_cfg": {**OF_TIMM, "input_size": [3, 288, 288]}}
     (tmp_path / "folder" / "config.json").write_text(json.dumps(about))
-    normalisation = OF_TIMM["mean"], OF_TIMM["std"]
-    assert found_in(load(words)) == (normalisation, 0.8, 288, "bilinear")
+    normalization = OF_TIMM["mean"], OF_TIMM["std"]
+    assert found_in(load(words)) == (normalization, 0.8, 288, "bilinear")
     assert "(folder/config.json)" in Classification(load(words).values).notices[0]
     assert load([*words, "DATA.CROP_PCT", "0.7"]).values.DATA.CROP_PCT == 0.7
     (tmp_path / "folder" / "config.json").write_text(json.dumps({**about, "architecture": "convnext_small"}))
@@ -206,15 +206,15 @@ def test_files_of_another_form_are_not_taken_for_paddlevits(load_text):
 
 def test_better_weights_are_offered_where_a_device_has_room_for_them(monkeypatch):
     fine_tuning = load(["-cfg=finetune_pictures"]).values
-    assert tell_better(fine_tuning, 0) is None  # a CPU
+    assert format_better_weights(fine_tuning, 0) is None  # a CPU
     small = "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k -image_size=336 (MIT; 85.7 % on ImageNet-1k, "
-    assert small in tell_better(fine_tuning, 16 << 30)
-    assert "-pretrained=eva02_base_patch14_448.mim_in22k_ft_in22k_in1k -image_size=448" in tell_better(
+    assert small in format_better_weights(fine_tuning, 16 << 30)
+    assert "-pretrained=eva02_base_patch14_448.mim_in22k_ft_in22k_in1k -image_size=448" in format_better_weights(
         fine_tuning, 80 << 30
     )
     named = load(["-cfg=finetune_pictures", "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k"]).values
-    assert tell_better(named, 16 << 30) is None and "eva02_base" in tell_better(named, 80 << 30)
-    assert tell_better(load(["-cfg=vit_base_patch16_224"]).values, 80 << 30) is None  # from scratch
+    assert format_better_weights(named, 16 << 30) is None and "eva02_base" in format_better_weights(named, 80 << 30)
+    assert format_better_weights(load(["-cfg=vit_base_patch16_224"]).values, 80 << 30) is None  # from scratch
 
     monkeypatch.setattr(task_module, "accelerator_bytes", lambda: 16 << 30)
     task = Classification(fine_tuning)

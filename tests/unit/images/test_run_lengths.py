@@ -6,12 +6,12 @@ from pycocotools import mask as peer
 
 from paddlevit_dist.images.run_lengths import (
     ManyRuns,
-    area_of,
+    compress_runs,
+    compute_area,
     decode,
     encode,
-    runs_of,
+    parse_segmentation,
     runs_of_mask,
-    text_of,
 )
 from paddlevit_dist.images.run_lengths import (
     outline as outline_of_box,
@@ -46,7 +46,7 @@ def test_polygons_become_the_pixels_of_pycocotools(seed):
     rng, height, width = shapes(seed)
     polygons = [outline(rng, height, width) for _ in range(int(rng.integers(1, 4)))]
     expected = peer.merge(peer.frPyObjects(polygons, height, width))
-    ours = runs_of(polygons, height, width)
+    ours = parse_segmentation(polygons, height, width)
     assert ours.compress() == {"size": [height, width], "counts": expected["counts"].decode()}
     assert np.array_equal(ours.mask(), peer.decode(expected))
     assert ours.area == peer.area(expected)
@@ -67,12 +67,14 @@ def test_many_masks_at_once_are_the_same_runs():
     rng = np.random.default_rng(2)
     masks = [rng.random((30, 40)) < share for share in (0.0, 0.02, 0.5, 1.0)]
     lengths = [0, 100, 0, 60, 40, 1000]  # with runs of no length, which others write
-    one_by_one = [runs_of_mask(mask) for mask in masks] + [runs_of({"size": [30, 40], "counts": lengths})]
+    one_by_one = [runs_of_mask(mask) for mask in masks] + [parse_segmentation({"size": [30, 40], "counts": lengths})]
     others = peer.frPyObjects({"size": [30, 40], "counts": lengths}, 30, 40)["counts"].decode()
-    texts = [text_of(encode(mask), 30, 40) for mask in masks] + [text_of({"size": [30, 40], "counts": others}, 30, 40)]
+    texts = [compress_runs(encode(mask), 30, 40) for mask in masks] + [
+        compress_runs({"size": [30, 40], "counts": others}, 30, 40)
+    ]
     assert texts[-1].decode() == others
     joined = ManyRuns.of(texts, 30)
-    assert joined.areas.tolist() == [runs.area for runs in one_by_one] == [area_of(text) for text in texts]
+    assert joined.areas.tolist() == [runs.area for runs in one_by_one] == [compute_area(text) for text in texts]
     for which, runs in enumerate(one_by_one):
         chosen = slice(joined.first[which], joined.first[which + 1])
         assert np.array_equal(joined.starts[chosen], runs.starts) and np.array_equal(joined.ends[chosen], runs.ends)
@@ -86,14 +88,14 @@ def test_boxes_are_drawn_as_by_pycocotools():
     for _ in range(40):
         box = np.round(rng.uniform(-10, 60, 4), 1)
         expected = peer.frPyObjects(box[None], 40, 50)[0]
-        assert runs_of(outline_of_box(box), 40, 50).compress()["counts"] == expected["counts"].decode()
+        assert parse_segmentation(outline_of_box(box), 40, 50).compress()["counts"] == expected["counts"].decode()
 
 
 def test_polygons_of_two_corners_have_no_pixels():
     triangle, line = [3, 3, 30, 5, 12, 37], [2.5, 7, 31, 22]
     expected = peer.merge(peer.frPyObjects([triangle, line], 40, 50))
-    assert runs_of([triangle, line], 40, 50).compress()["counts"] == expected["counts"].decode()
-    assert runs_of([line], 40, 50).area == runs_of([line[:2]], 40, 50).area == 0
+    assert parse_segmentation([triangle, line], 40, 50).compress()["counts"] == expected["counts"].decode()
+    assert parse_segmentation([line], 40, 50).area == parse_segmentation([line[:2]], 40, 50).area == 0
 
 
 @pytest.mark.parametrize("segmentation, message", [
@@ -120,6 +122,6 @@ def test_polygons_of_two_corners_have_no_pixels():
     ({"size": [10, 10], "counts": "é"}, "compressed|pixels"),
 ])  # fmt: skip
 def test_what_is_no_mask_is_refused(segmentation, message):
-    for read in (runs_of, text_of):
+    for read in (parse_segmentation, compress_runs):
         with pytest.raises(ValueError, match=message):
             read(segmentation, 10, 10)

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from paddlevit_dist.inference.rows import begin, entries_of, write_tables, writer_of_rank
+from paddlevit_dist.inference.rows import begin, read_entries, write_tables, writer_of_rank
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.prediction import Entry, InputSamples
+from paddlevit_dist.tasks.prediction import InputSamples, PredictionRecord
 
 NAMES = ["=cmd|'/c calc'!A1.png", "+1.png", "-2.png", "@sum.png", "red\x1b[31m.png", "two\nlines.png", "plain ä.png"]
 IDENTITY = {"source": "a/b", "weights_sha256": "w", "settings_sha256": "s", "inputs": 2, "inputs_sha256": "i"}
@@ -21,7 +21,7 @@ class Named(InputSamples):
 def test_no_cell_is_a_formula_or_moves_a_cursor_and_the_lines_of_json_are_exact(tmp_path):
     begin(tmp_path, {"inputs": len(NAMES)}, restart=False)
     writer = writer_of_rank(tmp_path, 0)
-    writer.add([Entry(index, [{"class": "=1+1", "score": -0.5}]) for index in range(len(NAMES))])
+    writer.add([PredictionRecord(index, [{"class": "=1+1", "score": -0.5}]) for index in range(len(NAMES))])
     writer.close()
     write_tables(tmp_path, Named())
     with open(tmp_path / "predictions.csv", encoding="utf-8", newline="") as file:
@@ -49,15 +49,15 @@ IDENTITY = {"source": "a/b", "weights_sha256": "w", "settings_sha256": "s", "inp
 def test_what_is_in_a_folder_is_continued_only_by_the_same_prediction(tmp_path, changed, said):
     assert list(begin(tmp_path, IDENTITY, restart=False)) == [0, 1]
     writer = writer_of_rank(tmp_path, 0)
-    writer.add([Entry(1, [{"class": "a"}], kept="of the writer")])
+    writer.add([PredictionRecord(1, [{"class": "a"}], kept="of the writer")])
     writer.close()
     with pytest.raises(UserError, match=f"predictions of a/b and 2 inputs, with {said} add -restart"):
         begin(tmp_path, {**IDENTITY, **changed}, restart=False)
     assert list(begin(tmp_path, IDENTITY, restart=False)) == [0]
-    assert list(entries_of(tmp_path)) == [Entry(1, [{"class": "a"}], kept="of the writer")]
+    assert list(read_entries(tmp_path)) == [PredictionRecord(1, [{"class": "a"}], kept="of the writer")]
     other = {**IDENTITY, **changed}
     assert list(begin(tmp_path, other, restart=True)) == list(range(other["inputs"]))
-    assert list(entries_of(tmp_path)) == []
+    assert list(read_entries(tmp_path)) == []
 
 
 def test_tables_that_nothing_is_known_of_and_files_that_cannot_be_written_are_told(tmp_path):

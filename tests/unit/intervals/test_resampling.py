@@ -7,13 +7,13 @@ import pytest
 from support.drawn_samples import OF_LABELS, drawn_confusions, drawn_labels, shares_that_cover
 
 from paddlevit_dist.intervals import (
-    Classified,
-    Rated,
+    ClassificationCounts,
+    ProportionRecompute,
     bootstrap,
-    join,
+    concat_rank_tables,
     means,
     paired_difference,
-    rough_note,
+    small_sample_warning,
     weighted_sums,
     wilson,
 )
@@ -48,8 +48,8 @@ def test_wilson_s_ends_are_where_the_normal_test_is_at_its_limit_and_they_cover(
 
 def test_a_rate_s_interval_is_wilson_s_also_where_all_are_right():
     labels, places = np.arange(200) % 4, np.zeros(200, int)
-    classified = Classified(labels, places, 4)
-    found = bootstrap(Rated(classified, classified.rates()), 200)
+    classified = ClassificationCounts(labels, places, 4)
+    found = bootstrap(ProportionRecompute(classified, classified.rates()), 200)
     assert found["top-1"] == wilson(100.0, 200, 95) and found["top-1"].ends(2) == "[98.12, 100.00]"
     assert found["recall 3"] == wilson(100.0, 50, 95)
 
@@ -57,7 +57,7 @@ def test_a_rate_s_interval_is_wilson_s_also_where_all_are_right():
 def test_things_of_one_sample_that_agree_count_as_one():
     right = np.repeat(np.random.default_rng(0).random(100) < 0.8, 19).reshape(100, 19)
     values = means({"share": 100.0 * right.mean(axis=1)})
-    found = bootstrap(Rated(values, {"share": right.size}), 100)["share"]
+    found = bootstrap(ProportionRecompute(values, {"share": right.size}), 100)["share"]
     alone = wilson(100.0 * right.mean(), 100, 95)
     assert found.low == pytest.approx(alone.low, abs=1.0) and found.high == pytest.approx(alone.high, abs=1.0)
 
@@ -70,11 +70,11 @@ def drawn_videos(generator):
     frames that are right is 80 %."""
     easy = generator.beta(0.8, 0.2, VIDEOS)
     labels, of_video = np.zeros(VIDEOS * FRAMES, int), np.repeat(np.arange(VIDEOS), FRAMES)
-    classified = Classified(labels, (generator.random(VIDEOS * FRAMES) >= easy[of_video]).astype(int), 1)
+    classified = ClassificationCounts(labels, (generator.random(VIDEOS * FRAMES) >= easy[of_video]).astype(int), 1)
     errors = means(
         {"error": np.repeat(generator.normal(5.0, 1.0, VIDEOS), FRAMES) + generator.normal(0, 1, len(labels))}
     )
-    recompute = Rated(lambda weights: {**classified(weights), **errors(weights)}, classified.rates())
+    recompute = ProportionRecompute(lambda weights: {**classified(weights), **errors(weights)}, classified.rates())
     return recompute, len(labels), of_video
 
 
@@ -111,8 +111,8 @@ def test_a_rate_whose_draws_are_all_alike_is_of_as_many_as_there_are_groups():
     """All of one class are in one video, or right in each."""
     labels, of_video = np.repeat([0, 1, 1, 1, 1], 20), np.repeat(np.arange(5), 20)
     places = (np.arange(100) < 4).astype(int)  # 16 of 20 of class 0
-    classified = Classified(labels, places, 2)
-    found = bootstrap(Rated(classified, classified.rates()), 100, groups=of_video)
+    classified = ClassificationCounts(labels, places, 2)
+    found = bootstrap(ProportionRecompute(classified, classified.rates()), 100, groups=of_video)
     assert found["recall 0"] == wilson(80.0, 1, 95) and found["recall 1"] == wilson(100.0, 4, 95)
 
 
@@ -136,7 +136,7 @@ def test_ends_stay_inside_what_a_score_can_be():
     generator = np.random.default_rng(4)
     for _ in range(60):
         labels = generator.choice(5, 60, p=[0.5, 0.3, 0.1, 0.06, 0.04])
-        found = bootstrap(Classified(labels, (generator.random(60) < 0.03).astype(int), 5), 60, resamples=200)
+        found = bootstrap(ClassificationCounts(labels, (generator.random(60) < 0.03).astype(int), 5), 60, resamples=200)
         assert all(0 <= low <= value <= high <= 100 for value, low, high in found.values())
 
 
@@ -178,17 +178,19 @@ def test_a_biased_score_is_moved_back_and_an_unbiased_one_is_not():
 
 
 def test_values_that_are_not_defined_are_left_out():
-    found = bootstrap(Classified(np.array([0, 0, 2]), np.array([0, 1, 0]), 4, ["a", "b", "c", "d"]), 3)
+    found = bootstrap(ClassificationCounts(np.array([0, 0, 2]), np.array([0, 1, 0]), 4, ["a", "b", "c", "d"]), 3)
     assert set(found) == {"top-1", "balanced accuracy", "recall a", "recall c"}
     assert found["balanced accuracy"].value == 75.0 and found["recall c"] == wilson(100.0, 1, 95)
 
 
 def test_what_makes_an_interval_rough_is_one_line():
     def note(labels, places, names="ab"):
-        classified = Classified(np.array(labels), np.array(places), len(names), list(names))
-        found = bootstrap(Rated(classified, classified.rates()), len(labels), resamples=100)
+        classified = ClassificationCounts(np.array(labels), np.array(places), len(names), list(names))
+        found = bootstrap(ProportionRecompute(classified, classified.rates()), len(labels), resamples=100)
         of_class = samples_of_classes("classes", {"labels": classified.labels}, list(names))
-        return rough_note(len(labels), "image", found, classified.rates(), of_class, ["top-1", "balanced accuracy"])
+        return small_sample_warning(
+            len(labels), "image", found, classified.rates(), of_class, ["top-1", "balanced accuracy"]
+        )
 
     assert note([0, 1] * 50, [0, 0, 0, 1, 1] * 20) is None  # 40 wrong
     few = note([0, 1] * 10, [0, 0, 1, 1] * 5)
@@ -199,7 +201,7 @@ def test_what_makes_an_interval_rough_is_one_line():
     assert rare == "the interval is rough: b, c, e in fewer than 10 images: it covers less than it says"
     alike = note([0, 1] * 50, [0] * 100)
     assert alike.endswith("; no interval of balanced accuracy: every draw gives the same") and "0 wrong" in alike
-    assert rough_note(5, "image", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted
+    assert small_sample_warning(5, "image", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted
 
 
 def test_an_interval_without_width_is_none_in_files():
@@ -230,18 +232,18 @@ def test_joined_tables_are_ordered_and_padding_counts_once():
         ([4, 0, 1], [np.array([40, 0, 10]), np.eye(5)[[4, 0, 1]]]),
         ([2, 3, 0], [np.array([20, 30, 0]), np.eye(5)[[2, 3, 0]]]),
     ]
-    numbers, rows = join(parts)
+    numbers, rows = concat_rank_tables(parts)
     assert numbers.tolist() == [0, 10, 20, 30, 40] and (rows == np.eye(5)).all()
-    assert all((one == other).all() for one, other in zip(join(parts[::-1]), (numbers, rows)))
+    assert all((one == other).all() for one, other in zip(concat_rank_tables(parts[::-1]), (numbers, rows)))
     with pytest.raises(ValueError, match="2 rows for 3 samples"):
-        join([([0, 1, 2], [np.zeros(2)])])
+        concat_rank_tables([([0, 1, 2], [np.zeros(2)])])
 
 
 def test_a_thousand_classes_are_counted_as_one_by_one():
     generator = np.random.default_rng(3)
     labels, places = generator.integers(0, 7, 90), generator.integers(0, 9, 90)
     weights = generator.integers(0, 4, (6, 90)).astype(float)
-    found = Classified(labels, places, 8, top=(1, 5))(weights)
+    found = ClassificationCounts(labels, places, 8, top=(1, 5))(weights)
     for draw, counts in enumerate(weights.astype(int)):
         of, at = np.repeat(labels, counts), np.repeat(places, counts)
         recalls = [100 * (at[of == label] == 0).mean() for label in range(7)]
@@ -253,6 +255,6 @@ def test_a_thousand_classes_are_counted_as_one_by_one():
 
 
 def test_shares_of_classified_samples_have_wilsons_interval_without_being_told_so():
-    classified = Classified(np.arange(20) % 2, np.zeros(20, np.int64), 2)
+    classified = ClassificationCounts(np.arange(20) % 2, np.zeros(20, np.int64), 2)
     found = bootstrap(classified, 20, resamples=10)
     assert found["top-1"] == wilson(100.0, 20, 95) and found["recall 1"] == wilson(100.0, 10, 95)

@@ -83,7 +83,9 @@ def test_without_an_accelerator_too_many_processes_are_noticed(seen):
 
 
 def test_processes_exchange_through_the_library_of_their_devices():
-    backends = {name: device_kinds.kind_of(name).backend for name in ("gpu", "cpu", "xpu", "npu", "mlu", "of_tomorrow")}
+    backends = {
+        name: device_kinds.get_kind(name).backend for name in ("gpu", "cpu", "xpu", "npu", "mlu", "of_tomorrow")
+    }
     xccl = dict.fromkeys(("npu", "mlu", "of_tomorrow"), "xccl")
     assert backends == {"gpu": "nccl", "cpu": "gloo", "xpu": "bkcl", **xccl}
 
@@ -102,7 +104,7 @@ def test_this_process_computes_on_a_cpu_that_counts_no_memory():
     assert (kind.name, kind.queues, kind.native_batch_norm, kind.replaced) == ("cpu", False, False, "")
     assert not is_on_gpu()
     assert device_kinds.most_allocated_bytes() is None and not device_kinds.computes_in("float16")
-    assert paddle.to_tensor(1.0, place=device_kinds.place_of("cpu")).place.is_cpu_place()
+    assert paddle.to_tensor(1.0, place=device_kinds.get_place("cpu")).place.is_cpu_place()
 
 
 def test_doctor_names_accelerators(seen):

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from paddlevit_dist.launch import leftovers
-from paddlevit_dist.launch.lock import FILE, is_running, own
+from paddlevit_dist.launch import stale_resources
+from paddlevit_dist.launch.lock import FILE, is_running, lock_output_dir
 from paddlevit_dist.runtime.errors import UserError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc and /dev/shm")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc 
 
 def test_the_lock_does_not_keep_passwords_of_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train", "-pretrained=https://me:secret@example.org/w?token=hidden"])
-    with own(tmp_path, print, is_evaluation=False):
+    with lock_output_dir(tmp_path, print, is_evaluation=False):
         content = (tmp_path / FILE).read_text()
     assert "https://***@example.org/w?token=***" in content and "secret" not in content and "hidden" not in content
 
@@ -42,7 +42,7 @@ def test_without_locks_a_living_process_of_this_machine_holds_the_folder_and_wha
         f"{tmp_path} is on a file system without locks: nothing keeps a run of another machine from writing there"
     ]
     assert is_running(tmp_path) is True
-    kept = leftovers.SHARED_MEMORY / f"sem.{leftovers.PREFIX}{leftovers.token()}-of-the-first"
+    kept = stale_resources.SHARED_MEMORY / f"sem.{stale_resources.PREFIX}{stale_resources.token()}-of-the-first"
     kept.touch()
     half_written = tmp_path / "log.txt.tmp"
     half_written.touch()

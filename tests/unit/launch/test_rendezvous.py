@@ -100,7 +100,7 @@ def test_a_failure_before_ranks_meet_is_told_and_stays_what_it_is(port, monkeypa
     monkeypatch.setattr(rendezvous, "meet", lambda *of: told.append(of))
     for has_met in (False, True):  # what fails later is for others to tell
         monkeypatch.setattr(rendezvous, "_has_met", has_met)
-        with pytest.raises(KeyError), rendezvous.tell_failures(300.0):
+        with pytest.raises(KeyError), rendezvous.broadcast_startup_failure(300.0):
             raise KeyError("no such class")
     assert told == [(1, 2, 30.0, "KeyError: 'no such class'")]
 
@@ -122,7 +122,7 @@ def test_what_follows_an_answer_at_once_is_kept_for_the_watch():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b'{"session": "x"}\n{"end": "no network card", "code": 1, "guilty": 0}\n')
-        connection = rendezvous.Connection(ours)
+        connection = rendezvous.RankConnection(ours)
         assert rendezvous._next(connection, time.monotonic() + SECONDS) == {"session": "x"}
         assert connection.receive() == [{"end": "no network card", "code": 1, "guilty": 0}]
 
@@ -142,7 +142,7 @@ def run_with_secret(monkeypatch):
 def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
     monkeypatch.setattr(rendezvous, "_PATIENCE_SECONDS", 0.0)
     own, other = secret.fingerprint(), secret.fingerprint() + 1
-    arrivals = rendezvous._Arrivals(4, own)
+    arrivals = rendezvous._ArrivedRanks(4, own)
     proofs = {rank: secret.proof(arrivals.challenge, str(rank), "nonce") for rank in (1, 2)}
     for nonsense in (
         *({}, {"rank": 0}, {"rank": 4}, {"rank": "1"}, {"rank": 1}, {"rank": 1, "proof": proofs[1]}),
@@ -162,7 +162,7 @@ def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
 
 def test_a_stranger_in_the_place_of_rank_0_is_not_joined(port, run_with_secret):
     def pretend(listener: socket.socket) -> None:
-        connection = rendezvous.Connection(listener.accept()[0])
+        connection = rendezvous.RankConnection(listener.accept()[0])
         connection.send(program="paddlevit_dist", challenge="x", fingerprint=secret.fingerprint())
         connection.receive()
         connection.send(session="of a stranger", proof="")

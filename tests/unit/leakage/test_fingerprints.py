@@ -5,13 +5,13 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.images.data.reading import Reading
+from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.leakage.fingerprints import fingerprints
 
 
 class ThreeImages(ImageDataset):
     def __init__(self, folder):
-        self.paths, self.reading = [str(folder / f"{number}.png") for number in range(3)], Reading()
+        self.paths, self.reading = [str(folder / f"{number}.png") for number in range(3)], ReadConfig()
         for number, path in enumerate(self.paths):
             Image.fromarray(np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(path)
 

@@ -48,7 +48,7 @@ def test_the_compiled_comparison_finds_what_a_plain_loop_finds(number):
 
 
 def test_the_hash_is_the_signs_of_the_lowest_cosines():
-    luminance = perceptual.grey(perceptual.thumbnail(scene(np.random.default_rng(0))))
+    luminance = perceptual.gray(perceptual.thumbnail(scene(np.random.default_rng(0))))
     halved = luminance.reshape(32, 2, 32, 2).mean((1, 3))
     places = (np.arange(32) + 0.5) / 32
     coefficients = {
@@ -67,7 +67,7 @@ def test_a_brighter_image_has_the_same_hash():
     pixels = np.asarray(scene(np.random.default_rng(1)))
     dim = Image.fromarray((pixels * 0.7).astype(np.uint8))
     one, other = (
-        perceptual.hashes(perceptual.grey(perceptual.thumbnail(p)), 1) for p in (Image.fromarray(pixels), dim)
+        perceptual.hashes(perceptual.gray(perceptual.thumbnail(p)), 1) for p in (Image.fromarray(pixels), dim)
     )
     assert bits_between(one, other) <= 2
 
@@ -109,10 +109,10 @@ def test_copies_are_found_and_nothing_else(kind):
     if not images:
         pytest.skip("no photographs: scikit-image and scikit-learn are not installed")
     thumbs = [perceptual.thumbnail(image) for image in images]
-    theirs = np.array([perceptual.hashes(perceptual.grey(thumb), 1)[0] for thumb in thumbs])
+    theirs = np.array([perceptual.hashes(perceptual.gray(thumb), 1)[0] for thumb in thumbs])
     made = [(index, change(image, generator)) for index, image in enumerate(images) for change in CHANGES.values()]
     copies = [perceptual.thumbnail(copy) for _, copy in made]
-    queries = np.array([perceptual.hashes(perceptual.grey(copy), 9) for copy in copies])
+    queries = np.array([perceptual.hashes(perceptual.gray(copy), 9) for copy in copies])
     near, _ = comparing.nearest(queries, theirs)
     right = wrong = 0
     for (index, _), copy, row in zip(made, copies, near.tolist()):
@@ -123,7 +123,7 @@ def test_copies_are_found_and_nothing_else(kind):
     assert wrong <= 0.001 * len(made) * (len(images) - 1)
 
 
-def test_the_same_shape_in_other_colours_is_no_copy():
+def test_the_same_shape_in_other_colors_is_no_copy():
     pixels = np.asarray(draw("heart", np.random.default_rng(3)))
     swapped = Image.fromarray(np.ascontiguousarray(255 - pixels[..., ::-1]))
     thumbs = [perceptual.thumbnail(image) for image in (Image.fromarray(pixels), swapped)]

@@ -10,24 +10,24 @@ from support.runs import IMAGES
 
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.leakage import fingerprints, search, telling
+from paddlevit_dist.leakage import fingerprints, formatting, search
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.segmentation.dataset import SegmentedVolumes
-from paddlevit_dist.volumes.store import Decoded
+from paddlevit_dist.volumes.store import DecodedVolume
 
 
 class Files(ImageDataset):
     """Image files in the order of their names."""
 
     def __init__(self, folder: Path) -> None:
-        from paddlevit_dist.images.data.reading import Reading
+        from paddlevit_dist.images.data.reading import ReadConfig
 
         self.paths = sorted(map(str, folder.rglob("*.*")))
-        self.reading = Reading()
+        self.reading = ReadConfig()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -59,7 +59,7 @@ class Scans(VolumeDataset):
 
     def read(self, index: int):
         array = np.random.default_rng(self.seeds[index]).integers(-1000, 2000, (4, 5, 6)).astype(np.int16)
-        return Decoded(array, None, (0.0, 1.0)), np.zeros((1, 3))
+        return DecodedVolume(array, None, (0.0, 1.0)), np.zeros((1, 3))
 
 
 def test_each_copy_is_found_with_its_partner_and_kind(tmp_path):
@@ -115,7 +115,7 @@ def test_volumes_are_equal_by_their_values():
     assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]
 
 
-class LabelledScans(SegmentedVolumes):
+class LabeledScans(SegmentedVolumes):
     __init__, __len__ = Scans.__init__, Scans.__len__
 
     def read(self, index: int):
@@ -123,7 +123,7 @@ class LabelledScans(SegmentedVolumes):
 
 
 def test_volumes_with_label_maps_and_shapes_are_compared_too():
-    found = search.find(LabelledScans([1, 2]), LabelledScans([7, 2]), None)
+    found = search.find(LabeledScans([1, 2]), LabeledScans([7, 2]), None)
     assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]
     assert not search.find(SyntheticSolids(9, "val"), SyntheticSolids(9, "train"), None).pairs
     assert len(search.find(SyntheticSolids(9, "val"), SyntheticSolids(9, "val"), None).pairs) == 9
@@ -170,11 +170,11 @@ def test_an_interrupted_look_goes_on_where_it_was(tmp_path, monkeypatch):
 def test_inspect_data_looks_for_some_seconds_and_says_how_far_it_came(tmp_path, monkeypatch, capsys):
     leaking = tmp_path / "leaking"
     write_leaking(leaking, train=24, val=7)
-    monkeypatch.setattr(telling, "SECONDS", 0.0)
+    monkeypatch.setattr(formatting, "SECONDS", 0.0)
     words = [*IMAGES, f"-data_path={leaking}", f"-output={tmp_path}", "DATA.CACHE_FOLDER", str(tmp_path / "cache")]
     inspect_data.run(words)
     *_, found, further = capsys.readouterr().out.splitlines()
     assert found.endswith("compared: 0 of 16 of val with 0 of 24 of train")
     assert further == "inspect leaks, with the same flags, compares all of them"
-    telling.run(words)
+    formatting.run(words)
     assert "leaks: 9 of 16 images of val stand in train (1 same file" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from support.metered_samples import (
     images,
     label_maps,
     landmarks,
-    meter_of,
+    make_meter,
     plain,
     scenes,
     volumes,
@@ -29,14 +29,14 @@ from paddlevit_dist.runtime.errors import UserError
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_merged_meter_has_the_scores_of_one_and_goes_on(kind):
     number = {"number_them": kind == "boxes"}  # images of boxes are told apart by their numbers
-    first, second = meter_of(kind, range(5), **number), meter_of(kind, range(5, 9), **number)
+    first, second = make_meter(kind, range(5), **number), make_meter(kind, range(5, 9), **number)
     first.compute()  # which changes nothing
-    merged = meter_of(kind, range(9, SAMPLES), meter=first.merge(second), **number)
-    close(plain(merged.compute()), plain(meter_of(kind, range(SAMPLES), **number).compute()))
-    close(plain(second.compute()), plain(meter_of(kind, range(5, 9), **number).compute()))
+    merged = make_meter(kind, range(9, SAMPLES), meter=first.merge(second), **number)
+    close(plain(merged.compute()), plain(make_meter(kind, range(SAMPLES), **number).compute()))
+    close(plain(second.compute()), plain(make_meter(kind, range(5, 9), **number).compute()))
 
 
-def json_of(run, words, capsys) -> dict:
+def make_json(run, words, capsys) -> dict:
     capsys.readouterr()
     run([*map(str, words), "-json"])
     return json.loads(capsys.readouterr().out)
@@ -59,8 +59,8 @@ def test_accuracy_is_that_of_evaluate_classes(tmp_path, capsys):
             logits, label = images(index)
             rows.append([f"{index:02}.png", *([label] if name == "truth" else map(repr, logits.tolist()))])
         (tmp_path / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
-    said = json_of(evaluate_results.run_classes, [tmp_path / "truth.csv", tmp_path / "results.csv"], capsys)
-    agree(said, meter_of("images", range(SAMPLES)).compute())
+    said = make_json(evaluate_results.run_classes, [tmp_path / "truth.csv", tmp_path / "results.csv"], capsys)
+    agree(said, make_meter("images", range(SAMPLES)).compute())
 
 
 def test_coco_ap_is_that_of_evaluate_detections(tmp_path, capsys):
@@ -80,8 +80,8 @@ def test_coco_ap_is_that_of_evaluate_detections(tmp_path, capsys):
     truth = {"images": of_images, "categories": categories, "annotations": annotations}
     for name, content in (("truth", truth), ("results", results)):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    said = json_of(evaluate_detections.run, [tmp_path / "truth.json", tmp_path / "results.json"], capsys)
-    agree(said, meter_of("boxes", range(SAMPLES)).compute())
+    said = make_json(evaluate_detections.run, [tmp_path / "truth.json", tmp_path / "results.json"], capsys)
+    agree(said, make_meter("boxes", range(SAMPLES)).compute())
 
 
 def test_mean_iou_is_that_of_evaluate_masks(tmp_path, capsys):
@@ -89,8 +89,8 @@ def test_mean_iou_is_that_of_evaluate_masks(tmp_path, capsys):
         (tmp_path / name).mkdir()
         for index in range(SAMPLES):
             Image.fromarray(label_maps(index)[side].astype(np.uint8)).save(tmp_path / name / f"{index:02}.png")
-    said = json_of(evaluate_results.run_masks, [tmp_path / "truth", tmp_path / "results"], capsys)
-    scores = meter_of("label maps", range(SAMPLES)).compute()
+    said = make_json(evaluate_results.run_masks, [tmp_path / "truth", tmp_path / "results"], capsys)
+    scores = make_meter("label maps", range(SAMPLES)).compute()
     agree(said, scores)
     every = [np.concatenate([label_maps(index)[side].ravel() for index in range(SAMPLES)]) for side in (0, 1)]
     known = every[1] != 255
@@ -100,7 +100,7 @@ def test_mean_iou_is_that_of_evaluate_masks(tmp_path, capsys):
 
 
 def test_dice_and_radial_errors_are_their_formulas():
-    scores = meter_of("volumes", range(SAMPLES)).compute().values
+    scores = make_meter("volumes", range(SAMPLES)).compute().values
     dice = np.full((SAMPLES, 2), np.nan)
     for index in range(SAMPLES):
         found, true = volumes(index)
@@ -110,18 +110,18 @@ def test_dice_and_radial_errors_are_their_formulas():
     assert scores["Dice"] == pytest.approx(np.nanmean(np.nanmean(dice, axis=0)), rel=1e-12)
     errors = np.concatenate([np.linalg.norm(found - true, axis=1) for found, true in map(landmarks, range(SAMPLES))])
     errors = errors[~np.isnan(errors)]
-    values = meter_of("landmarks", range(SAMPLES)).compute().values
+    values = make_meter("landmarks", range(SAMPLES)).compute().values
     assert values["mre_mm"] == pytest.approx(errors.mean(), rel=1e-12)
     assert values["sdr_2mm"] == pytest.approx(100 * (errors <= 2).mean(), rel=1e-12)
 
 
 def test_a_sample_counted_twice_and_nothing_at_all_are_refused():
     with pytest.raises(UserError, match="sample 3 was counted 2 times: Paddle's DistributedBatchSampler"):
-        meter_of("images", [1, 3, 3]).compute()
+        make_meter("images", [1, 3, 3]).compute()
     with pytest.raises(UserError, match="MeanIoU: nothing was added"):
         pv.MeanIoU(3).compute()
     with pytest.raises(UserError, match="2 indices of 4 samples"):
-        meter_of("images", [1, 2], False, meter_of("images", [1, 2])).compute()
+        make_meter("images", [1, 2], False, make_meter("images", [1, 2])).compute()
     with pytest.raises(UserError, match="Accuracy: a MeanIoU cannot be merged with it"):
         pv.Accuracy(3).merge(pv.MeanIoU(3))
 

@@ -12,14 +12,14 @@ from paddlevit_dist.runtime.errors import UserError
 SMALL = {"image_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 4, "num_heads": 2}
 
 
-def arrays_of(model) -> dict:
+def make_arrays(model) -> dict:
     return {name: value.numpy() for name, value in model.state_dict().items()}
 
 
 @pytest.fixture
 def weights(tmp_path):
     """A file of a small network with 7 classes, and its arrays."""
-    arrays = arrays_of(pv.create_model("vit", 7, **SMALL))
+    arrays = make_arrays(pv.create_model("vit", 7, **SMALL))
     paddle.save({name: paddle.to_tensor(value) for name, value in arrays.items()}, str(tmp_path / "w.pdparams"))
     return tmp_path / "w.pdparams", arrays
 
@@ -28,9 +28,9 @@ def test_a_file_of_weights_decides_the_classes_and_others_begin_afresh(weights):
     file, arrays = weights
     model = pv.create_model("vit", pretrained=file, **SMALL)
     assert not model.training
-    for name, value in arrays_of(model).items():
+    for name, value in make_arrays(model).items():
         np.testing.assert_array_equal(value, arrays[name])
-    other = arrays_of(pv.create_model("vit", 3, pretrained=file, **SMALL))
+    other = make_arrays(pv.create_model("vit", 3, pretrained=file, **SMALL))
     assert other["head.weight"].shape == (24, 3)
     np.testing.assert_array_equal(other["blocks.3.mlp.fc2.weight"], arrays["blocks.3.mlp.fc2.weight"])
 

@@ -6,7 +6,7 @@ import pytest
 from support.small_runs import build
 
 from paddlevit_dist import Callback, UserError, register_callback
-from paddlevit_dist.logging.callbacks import ends_of
+from paddlevit_dist.logging.callbacks import get_interval_ends
 
 RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
 
@@ -61,11 +61,11 @@ def test_a_training_is_told_in_order_and_continues_where_it_was_resumed(tmp_path
     told = [entry[2] for entry in again.told if entry[0] == "report"]
     (told_once,) = (entry for entry in first.told if entry[0] == "evaluated")
     (event,) = events(tmp_path, "evaluation")
-    assert told_once[1:3] == (5, 1) and ends_of(event) == {
+    assert told_once[1:3] == (5, 1) and get_interval_ends(event) == {
         "top-1 low": event["interval"]["top-1"][0],
         "top-1 high": event["interval"]["top-1"][1],
     }
-    assert told_once[3] == {**{name: event[name] for name in told_once[3] if name in event}, **ends_of(event)}
+    assert told_once[3] == {**{name: event[name] for name in told_once[3] if name in event}, **get_interval_ends(event)}
     assert told == [{}] * 5  # it cleared them; the record was not touched
     assert [event["update"] for event in events(tmp_path, "training")] == [1, 2, 3, 4, 5]
     resumed = Notes()

@@ -2,7 +2,7 @@
 
 import threading
 
-from paddlevit_dist.engine.reports import RemainingTime, duration
+from paddlevit_dist.engine.reports import EtaEstimator, format_duration
 from paddlevit_dist.logging.heartbeat import QUIET_SECONDS, Heartbeat
 
 
@@ -38,7 +38,7 @@ def test_a_line_comes_within_thirty_seconds():
 def test_what_is_left_follows_from_the_pace(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("paddlevit_dist.engine.reports.time.perf_counter", lambda: clock[0])
-    remaining = RemainingTime(updates=100, evaluations=2)
+    remaining = EtaEstimator(updates=100, evaluations=2)
     for _ in range(20):
         clock[0] += 0.5
         remaining.count_update()
@@ -52,7 +52,7 @@ def test_what_is_left_follows_from_the_pace(monkeypatch):
 
 
 def test_durations_are_in_units_that_people_use():
-    assert [duration(s) for s in (0.4, 59, 61, 3599, 7800, 300000)] == [
+    assert [format_duration(s) for s in (0.4, 59, 61, 3599, 7800, 300000)] == [
         "0 s",
         "59 s",
         "1 min",

@@ -7,30 +7,30 @@ import paddle
 import pytest
 from paddle.autograd import PyLayer
 
-from paddlevit_dist.logging.meters import DataWaitHint, Meters
-from paddlevit_dist.tasks.task import Term
+from paddlevit_dist.logging.meters import DataWaitHint, StepMeters
+from paddlevit_dist.tasks.task import LossTerm
 
 
 def terms(loss: float, count, correct: float) -> dict:
-    return {"loss": Term(paddle.to_tensor(loss), count), "top-1": Term(paddle.to_tensor(correct), 4, 0.0)}
+    return {"loss": LossTerm(paddle.to_tensor(loss), count), "top-1": LossTerm(paddle.to_tensor(correct), 4, 0.0)}
 
 
 def test_means_are_weighted_by_counts_not_by_batches():
-    meters = Meters()
+    meters = StepMeters()
     meters.add(terms(8.0, 4, 400.0))
     meters.add(terms(1.0, 1, 0.0))
     assert meters.reduce() == pytest.approx({"loss": 9 / 5, "top-1": 50.0})
 
 
 def test_counts_on_the_device_add_up_with_those_on_the_host():
-    meters = Meters()
+    meters = StepMeters()
     meters.add(terms(8.0, paddle.to_tensor(3.0), 0.0))
     meters.add(terms(1.0, paddle.to_tensor(0), 0.0))
     assert meters.reduce()["loss"] == pytest.approx(3.0)
 
 
 def test_a_window_starts_afresh_and_the_epoch_keeps_all():
-    meters = Meters()
+    meters = StepMeters()
     meters.add(terms(8.0, 4, 400.0))
     meters.reduce()
     meters.add(terms(2.0, 4, 0.0))
@@ -40,9 +40,9 @@ def test_a_window_starts_afresh_and_the_epoch_keeps_all():
 
 
 def test_a_term_without_any_element_is_zero_and_nothing_added_is_empty():
-    meters = Meters()
+    meters = StepMeters()
     assert meters.reduce() == {}
-    meters.add({"loss": Term(paddle.to_tensor(0.0), 0)})
+    meters.add({"loss": LossTerm(paddle.to_tensor(0.0), 0)})
     assert meters.reduce() == {"loss": 0.0}
 
 
@@ -66,9 +66,9 @@ class Watched(PyLayer):
 
 def test_terms_lose_their_graph():
     weight = paddle.to_tensor(1.0, stop_gradient=False)
-    meters = Meters()
+    meters = StepMeters()
     term = Watched.apply(weight)
-    meters.add({"loss": Term(term, 1)})
+    meters.add({"loss": LossTerm(term, 1)})
     (kept,) = Watched.kept
     assert kept() is not None, "the graph is gone without the meters' help: the test proves nothing"
     del term

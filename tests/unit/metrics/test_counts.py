@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.intervals import confusion_scores
-from paddlevit_dist.metrics.counts import boundary_statistics, confusion_of, near_boundary, statistics_of
+from paddlevit_dist.metrics.counts import boundary_statistics, count_confusion, near_boundary, reduce_confusions
 
 
 def blocks(rng, height, width, classes):
@@ -14,7 +14,7 @@ def blocks(rng, height, width, classes):
     return np.where(rng.random(labels.shape) < 0.02, rng.integers(0, classes, labels.shape), labels).astype(np.uint8)
 
 
-def boundary_of(mask, distance):
+def make_boundary(mask, distance):
     """The pixels of a mask that the authors' code calls its boundary: what erosions take away."""
     padded = cv2.copyMakeBorder(mask.astype(np.uint8), 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=0)
     eroded = cv2.erode(padded, np.ones((3, 3), np.uint8), iterations=distance)[1:-1, 1:-1]
@@ -26,7 +26,7 @@ def test_near_a_boundary_is_what_erosions_take_away(distance):
     rng = np.random.default_rng(distance)
     for height, width in [(1, 1), (1, 9), (6, 1), (5, 40), (31, 23), (40, 40)]:
         labels = blocks(rng, height, width, 3)
-        expected = np.any([boundary_of(labels == label, distance) for label in range(3)], axis=0)
+        expected = np.any([make_boundary(labels == label, distance) for label in range(3)], axis=0)
         assert np.array_equal(near_boundary(labels, distance), expected)
 
 
@@ -39,7 +39,7 @@ def test_the_boundary_iou_is_that_of_each_class_over_all_images():
         statistics.append(boundary_statistics(np.where(known, true, 255), found, 4, known))
         distance = max(1, round(0.02 * (height**2 + width**2) ** 0.5))
         for label in range(4):
-            one, other = (boundary_of((labels == label) & known, distance) for labels in (true, found))
+            one, other = (make_boundary((labels == label) & known, distance) for labels in (true, found))
             right[label] += (one & other).sum()
             either[label] += (one | other).sum()
     tables = np.stack(statistics)
@@ -56,7 +56,7 @@ def test_a_prediction_that_is_no_class_is_taken_for_none():
 
 def test_pairs_are_counted_without_those_that_have_no_label():
     true, found = np.array([[0, 1, 255], [1, 1, 0]], np.uint8), np.array([[0, 0, 1], [1, 1, 2]], np.uint8)
-    confusion = confusion_of(true, found, 3, 255)
+    confusion = count_confusion(true, found, 3, 255)
     assert confusion.tolist() == [[1, 0, 1], [1, 2, 0], [0, 0, 0]] and confusion.dtype == np.int64
-    assert statistics_of(confusion).tolist() == [[1, 2, 0], [2, 3, 0], [2, 2, 1]]
-    assert np.array_equal(confusion_of(np.where(true == 255, -100, true.astype(int)), found, 3), confusion)
+    assert reduce_confusions(confusion).tolist() == [[1, 2, 0], [2, 3, 0], [2, 2, 1]]
+    assert np.array_equal(count_confusion(np.where(true == 255, -100, true.astype(int)), found, 3), confusion)

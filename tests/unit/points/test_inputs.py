@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 from support.other_scenes import las, pcd, pointcept, semantic_kitti
-from support.raw_scenes import pointgroup_arrays, points_of, write_pointgroup, write_scannet, zipped
-from support.scene_inputs import SEMANTIC, inputs_of, recalled
+from support.raw_scenes import make_points, pointgroup_arrays, write_pointgroup, write_scannet, zipped
+from support.scene_inputs import SEMANTIC, make_inputs, recalled
 from support.small_scenes import tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.ply import read_vertices, write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
-from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
+from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
 from paddlevit_dist.points.inputs import find_scenes
-from paddlevit_dist.points.instances.metrics import Prediction
+from paddlevit_dist.points.instances.metrics import InstancePrediction
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.prediction import TrainedMeta, output_names
+from paddlevit_dist.tasks.prediction import CheckpointMeta, output_names
 
 INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
 INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.4"]
@@ -36,7 +36,7 @@ def predicted(task, inputs):
 def test_a_download_has_one_scene_for_each_of_its_folders(tmp_path):
     for name in ("scene0001_00", "scene0000_00"):
         write_scannet(tmp_path / name, name)
-        write_points(tmp_path / name / f"{name}_vh_clean.ply", points_of(9))  # the finer mesh, and no class labels
+        write_points(tmp_path / name / f"{name}_vh_clean.ply", make_points(9))  # the finer mesh, and no class labels
     found, unreadable = find_scenes([str(tmp_path), str(tmp_path / "nothing"), __file__])
     assert [(scene.name, scene.kind) for scene in found] == [("scene0000_00", "scannet"), ("scene0001_00", "scannet")]
     assert [path for path, _ in unreadable] == [str(tmp_path / "nothing"), __file__]
@@ -46,8 +46,8 @@ def test_a_download_has_one_scene_for_each_of_its_folders(tmp_path):
 def test_inputs_keep_their_order_and_no_two_outputs_have_one_name(tmp_path):
     for name in ("b/room.ply", "a/room.ply", "a/Room.ply", "a/.hidden.ply"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        write_points(tmp_path / name, points_of(30))
-    scenes, unreadable = inputs_of(tmp_path / "b", tmp_path / "a", tmp_path / "b" / "room.ply")
+        write_points(tmp_path / name, make_points(30))
+    scenes, unreadable = make_inputs(tmp_path / "b", tmp_path / "a", tmp_path / "b" / "room.ply")
     assert [
         path.relative_to(tmp_path).as_posix() for path in map(tmp_path.joinpath, map(scenes.describe, range(4)))
     ] == [
@@ -63,32 +63,32 @@ def test_inputs_keep_their_order_and_no_two_outputs_have_one_name(tmp_path):
 def test_pointgroups_files_need_no_labels_and_stay_where_they_are(tmp_path):
     write_pointgroup(tmp_path, "scene0000_00")
     zipped(tmp_path / "scene0001_00_inst_nostuff.pth", pointgroup_arrays()[0][:2])
-    scenes, _ = inputs_of(tmp_path)
+    scenes, _ = make_inputs(tmp_path)
     for index in range(2):
         assert np.array_equal(scenes.read(index).xyz, pointgroup_arrays()[0][0])
         assert (scenes.read(index).semantic == -100).all()
 
 
 def test_points_are_where_the_network_expects_them(tmp_path):
-    columns = points_of(50)
+    columns = make_points(50)
     write_points(tmp_path / "a.ply", columns)
     xyz = np.stack([columns[axis] for axis in "xyz"], axis=1)
-    assert np.array_equal(inputs_of(tmp_path, coordinates=AS_GIVEN)[0].read(0).xyz, xyz)
-    centred = inputs_of(tmp_path)[0].read(0)
-    assert np.allclose(centred.xyz.mean(axis=0), 0, atol=1e-6) and np.allclose(centred.xyz + centred.offset, xyz)
+    assert np.array_equal(make_inputs(tmp_path, coordinates=AS_GIVEN)[0].read(0).xyz, xyz)
+    centered = make_inputs(tmp_path)[0].read(0)
+    assert np.allclose(centered.xyz.mean(axis=0), 0, atol=1e-6) and np.allclose(centered.xyz + centered.offset, xyz)
 
 
-def test_colours_are_needed_by_networks_that_see_them(tmp_path):
-    write_points(tmp_path / "a.ply", {axis: points_of(50)[axis] for axis in "xyz"})
+def test_colors_are_needed_by_networks_that_see_them(tmp_path):
+    write_points(tmp_path / "a.ply", {axis: make_points(50)[axis] for axis in "xyz"})
     with pytest.raises(UserError, match=r"has no colours \(properties red, green and blue\); add them$"):
-        inputs_of(tmp_path)[0].read(0)
-    assert (inputs_of(tmp_path, needs_colours=False)[0].read(0).rgb == 128).all()
+        make_inputs(tmp_path)[0].read(0)
+    assert (make_inputs(tmp_path, needs_colors=False)[0].read(0).rgb == 128).all()
 
 
 def test_classes_are_written_where_the_points_came_from(tmp_path):
-    columns = points_of(80)
+    columns = make_points(80)
     far = {**columns, "x": columns["x"].astype(np.float64) + 500_000, "y": columns["y"].astype(np.float64) + 5.4e6}
-    write_points(tmp_path / "near.ply", points_of(60, seed=1))
+    write_points(tmp_path / "near.ply", make_points(60, seed=1))
     write_points(tmp_path / "far.ply", far)
     task = recalled(SemanticSegmentation, SEMANTIC)
     inputs = task.open_inputs([str(tmp_path / "near.ply"), str(tmp_path / "far.ply")], tmp_path)
@@ -134,10 +134,10 @@ def test_laser_scans_come_back_as_copies_with_their_classes(tmp_path):
 
 
 def test_scans_of_semantic_kitti_become_its_labels(tmp_path):
-    semantic_kitti(tmp_path / "in", sequences=("11",), labelled=False)
+    semantic_kitti(tmp_path / "in", sequences=("11",), labeled=False)
     words = ["POINTS.FEATURES", "[xyz, intensity]"]
     task = SemanticSegmentation(settings.load([*SEMANTIC, *words, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
-    task.set_up_from(TrainedMeta(19, KITTI_CLASSES, {"coordinates": CENTRED}))
+    task.load_meta(CheckpointMeta(19, KITTI_CLASSES, {"coordinates": CENTERED}))
     inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
     predictions = predicted(task, inputs)
     (tmp_path / "out").mkdir()
@@ -153,7 +153,7 @@ def test_scans_of_semantic_kitti_become_its_labels(tmp_path):
 def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_rows(tmp_path):
     """The others are predicted as if these had never been there, and written in the rows where they stand."""
     holes = np.array([0, 3, 4, 39])
-    whole = points_of(40)
+    whole = make_points(40)
     seen = {name: np.delete(column, holes) for name, column in whole.items()}
     for name, value in (("x", np.nan), ("y", np.inf), ("z", -np.inf)):
         whole[name] = whole[name].copy()
@@ -178,11 +178,11 @@ def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_row
     np.testing.assert_array_equal(np.delete(rows, holes), expected)
 
     instances = InstanceSegmentation(settings.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
-    instances.set_up_from(TrainedMeta(19, KITTI_CLASSES, {"coordinates": CENTRED}))
+    instances.load_meta(CheckpointMeta(19, KITTI_CLASSES, {"coordinates": CENTERED}))
     scans = instances.open_inputs([str(tmp_path / "velodyne" / "000000.bin")], tmp_path)
     classes = np.arange(29) % 19
     writer = instances.prediction_writer(tmp_path / "out", scans)
-    row = writer.write(0, (classes, [Prediction(3, 0.9, np.array([6, 7, 8]))]))
+    row = writer.write(0, (classes, [InstancePrediction(3, 0.9, np.array([6, 7, 8]))]))
     labels = np.fromfile(tmp_path / "out" / row["as_source"], "<u4")
     assert len(labels) == 30 and labels[7] == 0 and np.flatnonzero(labels >> 16).tolist() == [6, 8, 9]
     (mask,) = (tmp_path / "out" / "predicted_masks").iterdir()
@@ -193,12 +193,15 @@ def test_instances_come_back_in_the_files_of_their_points(tmp_path):
     import laspy
 
     las(tmp_path / "in" / "a.las", points=80)
-    semantic_kitti(tmp_path, sequences=("11",), labelled=False)
+    semantic_kitti(tmp_path, sequences=("11",), labeled=False)
     task = InstanceSegmentation(settings.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
-    task.set_up_from(TrainedMeta(19, KITTI_CLASSES, {"coordinates": CENTRED}))
+    task.load_meta(CheckpointMeta(19, KITTI_CLASSES, {"coordinates": CENTERED}))
     inputs = task.open_inputs([str(tmp_path / "in"), str(tmp_path / "sequences")], tmp_path)
     classes = np.arange(80) % 19
-    found = [Prediction(3, 0.9, np.arange(10, 20)), Prediction(0, 0.5, np.arange(15, 40))]  # the better one is shown
+    found = [
+        InstancePrediction(3, 0.9, np.arange(10, 20)),
+        InstancePrediction(0, 0.5, np.arange(15, 40)),
+    ]  # the better one is shown
     instance = np.repeat([-1, 0, 1, -1], (10, 10, 20, 40))
     writer = task.prediction_writer(tmp_path, inputs)
     rows = [writer.write(index, (classes, found)) for index in (0, 2)]
@@ -229,7 +232,7 @@ def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_trai
     assert not unreadable
     (tmp_path / "d.xyz").write_text("1 2 3 4\n2 3 4 5\n")
     with pytest.raises(UserError, match="d.xyz has 4 columns without names: name them in its first line$"):
-        inputs_of(tmp_path / "d.xyz")[0].read(0)
+        make_inputs(tmp_path / "d.xyz")[0].read(0)
     task = recalled(SemanticSegmentation, [*SEMANTIC, "POINTS.FEATURES", "[ones, normal]"])
     inputs = task.open_inputs([str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")], tmp_path)
     assert len(inputs.sample(1, np.random.default_rng(0)).scene.channels["normal"]) == 70
@@ -239,7 +242,7 @@ def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_trai
 
 
 def test_the_hidden_scenes_are_for_the_benchmark(tmp_path):
-    write_scannet(tmp_path / "in", "scene0707_00", labelled=False)
+    write_scannet(tmp_path / "in", "scene0707_00", labeled=False)
     task = recalled(SemanticSegmentation, SEMANTIC)
     inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
     assert "zip -r submission.zip scene*.txt predicted_masks" in task.prediction_writer(tmp_path, inputs).finish([])[-1]
@@ -247,7 +250,7 @@ def test_the_hidden_scenes_are_for_the_benchmark(tmp_path):
 
 
 def test_instances_are_rows_best_first(tmp_path):
-    write_points(tmp_path / "a.ply", points_of(300))
+    write_points(tmp_path / "a.ply", make_points(300))
     task = recalled(InstanceSegmentation, INSTANCES)
     inputs = task.open_inputs([str(tmp_path)], tmp_path)
     ((classes, found),) = predicted(task, inputs)
@@ -261,29 +264,29 @@ def test_instances_are_rows_best_first(tmp_path):
 
 
 def test_a_fingerprint_changes_with_the_files(tmp_path):
-    write_points(tmp_path / "a.ply", points_of(30))
+    write_points(tmp_path / "a.ply", make_points(30))
     task = recalled(SemanticSegmentation, SEMANTIC)
     before = task.open_inputs([str(tmp_path)], tmp_path).fingerprint()
     assert task.open_inputs([str(tmp_path)], tmp_path).fingerprint() == before
-    write_points(tmp_path / "a.ply", points_of(31))
+    write_points(tmp_path / "a.ply", make_points(31))
     assert task.open_inputs([str(tmp_path)], tmp_path).fingerprint() != before
 
 
 def test_classes_are_those_of_the_weights_or_of_the_kind_of_data():
     published = SemanticSegmentation(settings.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
-    published.set_up_from(TrainedMeta())
+    published.load_meta(CheckpointMeta())
     assert tuple(published.class_names) == CLASS_NAMES and published.num_classes == 20
-    published.set_up_from(TrainedMeta(2, ("ball", "floor")))
+    published.load_meta(CheckpointMeta(2, ("ball", "floor")))
     assert published.class_names == ["ball", "floor"]
-    published.set_up_from(TrainedMeta(22, CLASS_NAMES))
+    published.load_meta(CheckpointMeta(22, CLASS_NAMES))
     assert published.class_names[19:] == ["otherfurniture", "20", "21"]
     own = SemanticSegmentation(settings.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
     with pytest.raises(UserError, match="do not say which classes they know: name them with --class_names"):
-        own.set_up_from(TrainedMeta())
+        own.load_meta(CheckpointMeta())
 
 
 def test_paths_that_hold_nothing_belong_to_a_prediction_as_those_that_do(tmp_path):
-    write_points(tmp_path / "a.ply", points_of(30))
+    write_points(tmp_path / "a.ply", make_points(30))
     (tmp_path / "a.txt").write_text("1")
     task = recalled(SemanticSegmentation, SEMANTIC)
     given = ([], ["missing"], ["other"], [str(tmp_path / "a.txt")])

@@ -9,7 +9,7 @@ from paddlevit_dist import settings
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.scene_figures import choose_scenes, point_set
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.tasks.figures import Matrix, PointSet, Table
+from paddlevit_dist.tasks.figures import ConfusionMatrix, FigureTable, PointSet
 from paddlevit_dist.tasks.task import EvaluationStep
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.VAL", "3", "POINTS.ROOMS.SPACING_M", "0.12"]
@@ -35,21 +35,21 @@ def evaluated(task_class, arguments):
     return task, samples, metrics.compute(metrics.state), {figure.title: figure for figure in figures}
 
 
-def rows_of(table):
-    assert isinstance(table, Table) and all(len(row) == len(table.columns) for row in table.rows)
+def make_rows(table):
+    assert isinstance(table, FigureTable) and all(len(row) == len(table.columns) for row in table.rows)
     return {row[0]: dict(zip(table.columns, row)) for row in table.rows}
 
 
 def check_semantic(task, samples, values, figures):
-    classes = rows_of(figures["Classes of points"])
+    classes = make_rows(figures["Classes of points"])
     for name in task.class_names:
         if f"IoU {name}" in values:
             assert classes[name]["IoU %"] == pytest.approx(100 * values[f"IoU {name}"], abs=0.006)
     confusion = figures["Confusion of points"]
-    assert isinstance(confusion, Matrix)
+    assert isinstance(confusion, ConfusionMatrix)
     assert np.trace(confusion.values) / confusion.values.sum() == pytest.approx(values["accuracy"])
     assert confusion.values.sum() == values["points"]
-    scenes = rows_of(figures["Scenes"])
+    scenes = make_rows(figures["Scenes"])
     assert set(scenes) == {samples.describe(index) for index in range(3)}
     assert [row[1] for row in figures["Scenes"].rows] == sorted(row["mIoU %"] for row in scenes.values())
 
@@ -60,28 +60,28 @@ def test_figures_of_segmentation_are_those_of_its_metrics():
     sets = [figure for figure in figures.values() if isinstance(figure, PointSet)]
     assert {one.title for one in sets} <= {samples.dataset.read(index).name for index in range(3)} and len(sets) == 3
     scene = next(samples.dataset.read(index) for index in range(3) if samples.dataset.read(index).name == sets[0].title)
-    assert list(sets[0].colours) == ["truth", "prediction", "mistakes", "colours"]
-    assert np.array_equal(sets[0].xyz, scene.xyz) and np.array_equal(sets[0].colours["colours"], scene.rgb)
+    assert list(sets[0].colors) == ["truth", "prediction", "mistakes", "colours"]
+    assert np.array_equal(sets[0].xyz, scene.xyz) and np.array_equal(sets[0].colors["colours"], scene.rgb)
     palette = dict(sets[0].legends["truth"])
     for number, name in enumerate(task.class_names):
-        of_class = sets[0].colours["truth"][scene.semantic == number]
+        of_class = sets[0].colors["truth"][scene.semantic == number]
         assert (of_class == palette[name]).all() if len(of_class) else name not in palette
-    wrong = (sets[0].colours["mistakes"] == dict(sets[0].legends["mistakes"])["wrong"]).all(axis=1)
-    differ = (sets[0].colours["truth"] != sets[0].colours["prediction"]).any(axis=1)
+    wrong = (sets[0].colors["mistakes"] == dict(sets[0].legends["mistakes"])["wrong"]).all(axis=1)
+    differ = (sets[0].colors["truth"] != sets[0].colors["prediction"]).any(axis=1)
     assert np.array_equal(wrong, differ & (scene.semantic >= 0))
 
 
 def test_figures_of_instances_are_those_of_their_metrics():
     task, samples, values, figures = evaluated(InstanceSegmentation, INSTANCES)
     check_semantic(task, samples, values, figures)
-    precisions = rows_of(figures["Average precision of instances"])
+    precisions = make_rows(figures["Average precision of instances"])
     assert set(precisions) == set(task.class_names) - {"wall", "floor"}
     for kind in ("AP", "AP50", "AP25"):
         for name, row in precisions.items():
             value = values.get(f"{kind} {name}")
             assert row[f"{kind} %"] == (None if value is None else pytest.approx(100 * value, abs=0.006))
     shown = next(figure for figure in figures.values() if isinstance(figure, PointSet))
-    assert list(shown.colours)[:2] == ["true instances", "predicted instances"]
+    assert list(shown.colors)[:2] == ["true instances", "predicted instances"]
     assert len(shown.legends["true instances"]) > 2
 
 
@@ -98,4 +98,4 @@ def test_a_large_scene_is_thinned_out():
     large = scene(400_000)
     shown = point_set("a", large, {"truth": large.rgb}, {})
     assert len(shown.xyz) == 133_334 and "every 3. of 400,000 points" in shown.note
-    assert np.array_equal(shown.colours["truth"], large.rgb[::3])
+    assert np.array_equal(shown.colors["truth"], large.rgb[::3])

@@ -13,7 +13,7 @@ from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.compare.pairs import compare
 from paddlevit_dist.compare.tables import read
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
-from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
+from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePrediction
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -51,7 +51,7 @@ def found(scenes, tmp_path_factory):
         for number in np.unique(scene.instance[scene.instance >= 0]):
             points = np.flatnonzero((scene.instance == number) & (rng.random(len(scene.xyz)) < rng.uniform(0.3, 1)))
             label, mask = int(scene.semantic[scene.instance == number][0]), f"predicted_masks/{scene.name}_{number}.txt"
-            own.append(Prediction(label, float(f"{rng.random():.4f}"), points))
+            own.append(InstancePrediction(label, float(f"{rng.random():.4f}"), points))
             marks = np.zeros(len(scene.xyz), int)
             marks[points] = 1
             (folder / "instances" / mask).write_text("\n".join(map(str, marks)) + "\n")
@@ -92,7 +92,7 @@ def test_instances_score_as_in_an_evaluation_and_compare_with_it(scenes, found, 
     assert said["scores"] == pytest.approx({name: values[name] for name in said["scores"]}, abs=1e-12)
     assert 0.1 < said["scores"]["AP"] < said["scores"]["AP25"] and "mIoU" not in said["scores"]
     theirs = read(str(tmp_path))
-    ours = theirs._replace(arrays=dict(metrics.kept(metrics.per_sample()).arrays))
+    ours = theirs._replace(arrays=dict(metrics.to_sample_table(metrics.per_sample()).arrays))
     row = compare(ours, theirs)
     assert row["difference"]["value"] == 0 and row["of_first"]["value"] == pytest.approx(values["AP"], abs=1e-5)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
 
-from paddlevit_dist.launch.lock import own
+from paddlevit_dist.launch.lock import lock_output_dir
 from paddlevit_dist.report import command, curves, store
 from paddlevit_dist.report.page import render, write_last_page, write_page
 from paddlevit_dist.report.runs import read_runs
@@ -18,7 +18,7 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.figures import Gallery
 
 
-def page_of(*folders, target=None) -> Page:
+def make_page(*folders, target=None) -> Page:
     file = write_page(list(folders), target or folders[0] / "report.html")
     return Page(file.read_text(encoding="utf-8"))
 
@@ -29,7 +29,7 @@ def captions(page: Page, content: str) -> list:
 
 def test_a_page_is_whole_and_needs_nothing_else(tmp_path):
     folder = write_run(tmp_path / "run", figures=one_of_each())
-    page = page_of(folder)
+    page = make_page(folder)
     content = (folder / "report.html").read_text(encoding="utf-8")
     for tag, attributes in page.tags:
         for name in ("src", "href"):
@@ -83,7 +83,7 @@ def test_foreign_text_is_shown_and_not_obeyed(tmp_path):
     (folder / "load_report.json").write_text(
         json.dumps({"missing": [{"name": HOSTILE}], "source": HOSTILE, "notices": [HOSTILE]})
     )
-    page = page_of(folder)
+    page = make_page(folder)
     assert "{{ 7 * 7 }}" in page.text and "&amp; 49" not in page.text
     assert "<script>alert('x')</script>" in page.text and '\n"quoted"' not in page.text
     assert not any("alert" in script and not script.startswith("{") for script in page.scripts)
@@ -104,7 +104,7 @@ def test_several_runs_are_overlaid_and_their_differences_listed(tmp_path):
     assert rows == [("MODEL.NAME", "vit", "(not set)"), ("TRAIN.BASE_LR", "0.001", "0.002")]
 
 
-def test_seeds_of_a_group_are_a_bundle_of_one_colour_around_their_mean(tmp_path, capsys):
+def test_seeds_of_a_group_are_a_bundle_of_one_color_around_their_mean(tmp_path, capsys):
     for seed, scale in ((2, 1.0), (10, 2.0), (11, 6.0)):
         events = training(20, scale)
         events[-1] |= {"best": "top-1", "top-1": 80.0 + scale}
@@ -190,7 +190,7 @@ def test_a_damaged_run_is_shown_as_far_as_it_can_be(tmp_path, damage):
         metrics.write_bytes(b"\xff\xfe\x00[[[[" * 40 + b"\n" + b"[" * 100_000 + b"\n" + metrics.read_bytes())
     else:
         metrics.write_text(json.dumps(event("evaluation", epoch=3, loss=1.0)) + "\n")
-    page = page_of(folder)
+    page = make_page(folder)
     assert ("cannot be shown" in page.text) == (damage == "damaged files")
     assert ("unreadable" in page.text) == (damage in ("broken last line", "not text"))
     has_curves = any(attributes.get("class") == "chart" for attributes in page.named("figure"))
@@ -218,15 +218,15 @@ def test_a_damaged_figure_costs_a_line_and_charts_stand_side_by_side(tmp_path):
 
 def test_a_run_that_goes_on_says_where_it_is(tmp_path):
     events = training(20)[:14]
-    with own(write_run(tmp_path / "run", events), print, is_evaluation=False):
-        assert "in epoch 2 of 2; last entry" in page_of(tmp_path / "run").text
-    assert "killed in epoch 2 of 2" in page_of(tmp_path / "run").text
-    with own(tmp_path / "run", print, is_evaluation=True):  # which writes the report anew before it ends
-        assert "killed in epoch 2 of 2" in page_of(tmp_path / "run").text
+    with lock_output_dir(write_run(tmp_path / "run", events), print, is_evaluation=False):
+        assert "in epoch 2 of 2; last entry" in make_page(tmp_path / "run").text
+    assert "killed in epoch 2 of 2" in make_page(tmp_path / "run").text
+    with lock_output_dir(tmp_path / "run", print, is_evaluation=True):  # which writes the report anew before it ends
+        assert "killed in epoch 2 of 2" in make_page(tmp_path / "run").text
     config = "TRAIN: {NUM_EPOCHS: 30, STOP_AFTER_EPOCH: 2}\n"
-    assert "stopped after epoch 2 of 30" in page_of(write_run(tmp_path / "stopped", config=config)).text
-    assert "complete, 2 epochs" in page_of(write_run(tmp_path / "done")).text
-    assert "holds no figures" in page_of(tmp_path / "done").text
+    assert "stopped after epoch 2 of 30" in make_page(write_run(tmp_path / "stopped", config=config)).text
+    assert "complete, 2 epochs" in make_page(write_run(tmp_path / "done")).text
+    assert "holds no figures" in make_page(tmp_path / "done").text
 
 
 def timed(kind, seconds, **values):
@@ -252,7 +252,7 @@ def test_a_summary_tells_the_best_and_the_time_of_the_training_whatever_was_eval
     started = "2023-11-15 06:13:20 +0800"  # in Shanghai
     (folder / "run.json").write_text(json.dumps({"started": started}))
     assert summary(folder) == ("complete, 2 epochs", "top-1 81, epoch 1", "1 min 35 s")
-    assert "elsewhere" not in page_of(folder).text
+    assert "elsewhere" not in make_page(folder).text
     del events[1]["best"]  # of a version that did not note it
     assert summary(write_run(tmp_path / "old", events))[1] == "loss 0.8, top-1 70 (the last)"
 
@@ -319,12 +319,12 @@ def test_the_number_comes_first(tmp_path):
     best = timed("evaluation", 0, epoch=2, best="top-1", **{"top-1": 81.25})
     folder = write_run(tmp_path / "run", [*training(4), best])
     write_run(tmp_path / "other")
-    assert "top-1 81.25, epoch 2" in page_of(folder).text.partition("Summary")[2][:120]
+    assert "top-1 81.25, epoch 2" in make_page(folder).text.partition("Summary")[2][:120]
     interval = {"percent": 95, "top-1": [80.03, 82.5]}
     told = write_run(tmp_path / "told", [*training(4), {**best, "interval": interval}])
-    assert "top-1 81.25 [80.03, 82.5] (95 %), epoch 2" in page_of(told).text.partition("Summary")[2][:120]
+    assert "top-1 81.25 [80.03, 82.5] (95 %), epoch 2" in make_page(told).text.partition("Summary")[2][:120]
     damaged = write_run(tmp_path / "damaged", [*training(4), {**best, "interval": {"percent": 95, "top-1": [1, "x"]}}])
-    assert "top-1 81.25, epoch 2" in page_of(damaged).text.partition("Summary")[2][:120]
+    assert "top-1 81.25, epoch 2" in make_page(damaged).text.partition("Summary")[2][:120]
     several = re.sub(r"<[^>]+>", " ", render(read_runs([folder, tmp_path / "other"])).partition("</thead>")[2])
     assert several.split()[:5] == ["run", "top-1", "81.25,", "epoch", "2"]
 
@@ -336,12 +336,12 @@ def test_what_is_known_of_the_data_is_told(tmp_path):
     data = {"train": train, "val": {"holds": "20 images: cat 10, dog 10", "classes": 2, "notes": notes[1:]}}
     (folder / "run.json").write_text(json.dumps({"data": data}))
     (folder / "quarantine.tsv").write_text("path\treason\n" + "".join(f"{n}.png\ttruncated\n" for n in range(12)))
-    told = page_of(folder).text.partition("Splits")[2].partition("Curves")[0]
+    told = make_page(folder).text.partition("Splits")[2].partition("Curves")[0]
     for line in ("62 images: cat 30, dog 32", "20 images: cat 10, dog 10", *notes[:2]):
         assert told.count(line) == 1
     assert "12 unreadable" in told and "9.png: truncated" in told and "10.png" not in told
     (folder / "run.json").write_text(json.dumps({"data": {"train": 3, "val": {"notes": 3}}}))
-    assert "Splits" in page_of(folder).text
+    assert "Splits" in make_page(folder).text
 
 
 @pytest.mark.parametrize("classes", [19, 20])
@@ -351,7 +351,7 @@ def test_top_5_of_few_classes_is_not_shown(tmp_path, classes):
     metrics = (folder / "metrics.jsonl").read_text().replace('"top-1": 80.0', '"top-1": 80.0, "top-5": 98.0')
     (folder / "metrics.jsonl").write_text(metrics)
     (folder / "run.json").write_text(json.dumps({"data": {"val": {"holds": "64", "classes": classes, "notes": []}}}))
-    assert ("top-5" in page_of(folder).text) == (classes >= 20)
+    assert ("top-5" in make_page(folder).text) == (classes >= 20)
 
 
 def test_paths_are_relative_and_nobodys_home_is_shown(tmp_path, monkeypatch):
@@ -365,7 +365,7 @@ def test_paths_are_relative_and_nobodys_home_is_shown(tmp_path, monkeypatch):
     command = f"/home/anna/.venv/bin/python {work}/train.py -output=output/run /mnt/home/annals/x"
     notes = {"train": {"holds": "9", "notes": [f"left out below {work}/pics: 1"]}}
     (folder / "run.json").write_text(json.dumps({"command": command, "folder": work, "data": notes}))
-    text = page_of(folder).text
+    text = make_page(folder).text
     for private in ("/home/anna", "/Users", "/root", "/srv/people", "/data/anna/pics/"):
         assert private not in text.replace("/mnt/home/annals", "")
     shown = [
@@ -384,16 +384,16 @@ def test_a_home_that_is_the_root_hides_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/")
     folder = write_run(tmp_path / "run")
     (folder / "load_report.json").write_text(json.dumps({"source": "/w.pth", "notices": ["3 / 4, /root/x"]}))
-    assert "3 / 4, ~/x" in page_of(folder).text
+    assert "3 / 4, ~/x" in make_page(folder).text
 
 
 def test_an_evaluation_that_shows_the_same_is_shown_once(tmp_path):
     folder = write_run(tmp_path / "run", figures=one_of_each())
     store.save(folder / store.EVALUATION, one_of_each(), {"of": "checkpoints/best"})
-    page = page_of(folder)
+    page = make_page(folder)
     assert page.text.count("A gallery") == 1 and "shown once" in page.text
     store.save(folder / store.EVALUATION, one_of_each(("cat", "cow")), {"of": "checkpoints/best"})
-    assert page_of(folder).text.count("A gallery") == 2
+    assert make_page(folder).text.count("A gallery") == 2
 
 
 def test_a_comparison_in_the_folder_of_a_run_is_linked(tmp_path):

@@ -9,7 +9,7 @@ from PIL import Image
 from support.report_runs import one_of_each
 
 from paddlevit_dist.report import store
-from paddlevit_dist.tasks.figures import Chart, Gallery, Matrix, PointSet, Table
+from paddlevit_dist.tasks.figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet
 
 
 def stored(path, *figures):
@@ -40,19 +40,19 @@ def test_small_images_are_exact_and_large_ones_small(tmp_path):
 
 
 def test_a_figure_of_the_wrong_form_is_told_and_the_others_are_kept(tmp_path):
-    xyz, colours = np.zeros((4, 3), np.float32), np.zeros((4, 3), np.uint8)
+    xyz, colors = np.zeros((4, 3), np.float32), np.zeros((4, 3), np.uint8)
     wrong = [
-        Table("t", ("a", "b"), [(1,)]),
-        Matrix("m", ("a",), np.zeros((2, 2), int)),
-        Matrix("m", ("a",), np.array([[-1]])),
+        FigureTable("t", ("a", "b"), [(1,)]),
+        ConfusionMatrix("m", ("a",), np.zeros((2, 2), int)),
+        ConfusionMatrix("m", ("a",), np.array([[-1]])),
         Chart("c", "x", "y", {"l": ([1, 2], [1])}),
         Chart("c", "x", "y", {}, kind="pie"),
         Gallery("g", [(np.zeros((4, 4), np.float32), "")]),
-        PointSet("p", xyz, {"a": colours[:3]}, {}),
-        PointSet("p", np.full((4, 3), np.nan, np.float32), {"a": colours}, {}),
+        PointSet("p", xyz, {"a": colors[:3]}, {}),
+        PointSet("p", np.full((4, 3), np.nan, np.float32), {"a": colors}, {}),
         "no figure",
     ]
-    problems = store.save(tmp_path / "f.zip", [*wrong, Table("right", ("a",), [(1,)])], {})
+    problems = store.save(tmp_path / "f.zip", [*wrong, FigureTable("right", ("a",), [(1,)])], {})
     assert len(problems) == len(wrong) and all("was left out" in line for line in problems)
     loaded = store.load(tmp_path / "f.zip")
     assert [figure["title"] for figure in loaded.figures] == ["right"] and loaded.problems == problems
@@ -72,13 +72,13 @@ def unpacked(content, number, size, layers):
     return steps.T / 65_535 * size, [planes[6 + 3 * n : 9 + 3 * n].T for n in range(layers)]
 
 
-def test_points_come_back_in_another_order_with_their_own_colours():
+def test_points_come_back_in_another_order_with_their_own_colors():
     generator = np.random.default_rng(1)
     xyz = (generator.uniform(0, 1, (3000, 3)) * (4, 9, 2) + (100, -50, 3)).astype(np.float32)
     # The colour tells the point: three bytes of its number.
     number = np.arange(3000)
-    colours = np.stack([number & 255, number >> 8, np.zeros_like(number)], axis=1).astype(np.uint8)
-    packed = store.pack(PointSet("p", xyz, {"a": colours, "b": 255 - colours}, {}))
+    colors = np.stack([number & 255, number >> 8, np.zeros_like(number)], axis=1).astype(np.uint8)
+    packed = store.pack(PointSet("p", xyz, {"a": colors, "b": 255 - colors}, {}))
     places, (first, second) = unpacked(packed.content, packed.number, packed.size_m, 2)
     order = first[:, 0] + 256 * first[:, 1]
     assert sorted(order.tolist()) == number.tolist()

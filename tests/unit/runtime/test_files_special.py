@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.cached_files import write_folder, write_mnist, write_scenes, write_tar, write_volumes
 from support.cifar_writer import write_cifar10
-from support.raw_scenes import write_labelled_ply
+from support.raw_scenes import write_labeled_ply
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
@@ -18,11 +18,11 @@ from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.points.data.ply import read_vertices
-from paddlevit_dist.points.data.scenes import Scenes
+from paddlevit_dist.points.data.scenes import PreparedScenes
 from paddlevit_dist.points.prepare.formats import load_arrays
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.files import open_regular, read_regular, require_regular
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset
 
 SECONDS = 60
 
@@ -80,7 +80,7 @@ def write_lists(root: Path) -> None:
 
 
 def write_ply(root: Path) -> None:
-    write_labelled_ply(root / "a.ply")
+    write_labeled_ply(root / "a.ply")
 
 
 def served(dataset):
@@ -95,10 +95,10 @@ READERS = {
     "idx": (write_mnist, "train-labels-idx1-ubyte", lambda root, cache: Mnist(str(root), "train", cache)),
     "idx.gz": (write_mnist, "train-labels-idx1-ubyte.gz", lambda root, cache: Mnist(str(root), "train", cache)),
     "cifar": (write_cifar10, "cifar-10-python.tar.gz", lambda root, cache: Cifar10(str(root), "train", cache)),
-    "scene": (write_scenes, "scenes/b.scene", lambda root, cache: Scenes(str(root), "train", cache)),
-    "scene list": (write_scenes, "train.txt", lambda root, cache: Scenes(str(root), "train", cache)),
-    "volume": (write_volumes, "train/case1.npy", lambda root, cache: Landmarks(str(root), "train", cache)),
-    "landmarks": (write_volumes, "train/case1.csv", lambda root, cache: Landmarks(str(root), "train", cache)),
+    "scene": (write_scenes, "scenes/b.scene", lambda root, cache: PreparedScenes(str(root), "train", cache)),
+    "scene list": (write_scenes, "train.txt", lambda root, cache: PreparedScenes(str(root), "train", cache)),
+    "volume": (write_volumes, "train/case1.npy", lambda root, cache: LandmarkDataset(str(root), "train", cache)),
+    "landmarks": (write_volumes, "train/case1.csv", lambda root, cache: LandmarkDataset(str(root), "train", cache)),
     "ply": (write_ply, "a.ply", lambda root, cache: read_vertices(root / "a.ply")),
     "pth": (write_ply, "a.pth", lambda root, cache: load_arrays(str(root / "a.pth"))),
 }

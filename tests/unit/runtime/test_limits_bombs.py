@@ -20,14 +20,14 @@ from support.volume_files import write_landmarks, write_series, write_volume
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.imagenet import kit_labels
 from paddlevit_dist.images.data.prepared import read_preparation
-from paddlevit_dist.images.data.reading import Reading, UnreadableImage, decode_image
+from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage, decode_image
 from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.dataset import VolumeOptions
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset
 from paddlevit_dist.volumes.reading import read_header, read_volume
 
 SMALL = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
@@ -50,7 +50,7 @@ def test_an_image_of_13000_pixels_a_side_is_listed_and_names_the_key(tmp_path, l
         decode_image(encoded, "x.png", "RGB")
     assert Image.open(io.BytesIO(encoded)).size == (13_000, 13_000)
     with pytest.raises(UnreadableImage, match="above the limit of 168999999 pixels"):
-        decode_image(encoded, "x.png", "RGB", Reading(max_pixels=13_000**2 - 1))
+        decode_image(encoded, "x.png", "RGB", ReadConfig(max_pixels=13_000**2 - 1))
 
 
 HALF_A_GIGABYTE = gzip.compress(bytes(1 << 24), 9) * 32  # 0.5 MB
@@ -144,10 +144,10 @@ def test_too_many_voxels_name_the_key(tmp_path):
     path = write_volume(tmp_path / "train" / "case.npy", SMALL)
     write_landmarks(tmp_path / "train" / "case.json", {"nose": [1, 1, 1]})
     assert f"{path} has 3 x 4 x 5 voxels, above the limit of 59 in all; raise VOLUMES.MAX_VOXELS" in told(
-        Landmarks, str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=59)
+        LandmarkDataset, str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=59)
     )
-    assert len(Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=60))) == 1
-    fine = Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(spacing_mm=[1e-9, 1.0, 1.0]))
+    assert len(LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=60))) == 1
+    fine = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(spacing_mm=[1e-9, 1.0, 1.0]))
     assert "at the spacing of 1e-09 x 1 x 1 mm (VOLUMES.SPACING_MM), above the limit" in told(fine.volume, 0)
 
 

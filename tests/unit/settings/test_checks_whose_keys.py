@@ -8,7 +8,7 @@ import pytest
 
 from paddlevit_dist import register_task, registry, settings
 from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
-from paddlevit_dist.settings.key import Key, Table
+from paddlevit_dist.settings.key import Key, KeyTable
 from paddlevit_dist.settings.table import keys, leaves
 
 CLASSIFIERS = "tasks classification, linear_probe, knn_probe"
@@ -85,7 +85,7 @@ def test_a_registered_task_reads_all_keys_unless_it_declares_tables(own_tasks, m
     assert load(words).notices == load(words, EXAMPLE).notices == []
     assert "VOLUMES:" in load(words).describe()
 
-    own = Table((Key("MINE.DEPTH", 3, "int", "how deep it goes"),))
+    own = KeyTable((Key("MINE.DEPTH", 3, "int", "how deep it goes"),))
     monkeypatch.setitem(sys.modules, "my_settings", SimpleNamespace(OWN=own))
     own_tasks("mine", object, ["my_settings:OWN", "paddlevit_dist.volumes.settings:LANDMARKS"])
     assert refuse(load, words).startswith(f"command line: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by mine")

@@ -7,7 +7,7 @@ import yaml
 from support.paddlevit_clone import write_family
 
 from paddlevit_dist.checkpoint.content import MODEL, STATE
-from paddlevit_dist.registry import MODELS, OWN, register_model
+from paddlevit_dist.registry import MODELS, REGISTRATIONS, register_model
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
@@ -78,7 +78,7 @@ def test_a_model_that_the_user_has_registered_comes_first(file, monkeypatch):
         with pytest.raises(UserError, match="MODEL.ETA"):
             load([f"-cfg={file}"])
     finally:
-        del MODELS["plain_tiny"], OWN["model", "plain_tiny"]
+        del MODELS["plain_tiny"], REGISTRATIONS["model", "plain_tiny"]
 
 
 def test_a_name_of_ours_with_another_type_is_the_clone_s(tmp_path, refuse):

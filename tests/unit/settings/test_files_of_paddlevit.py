@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.registry import MODELS, key_tables, not_here
+from paddlevit_dist.registry import MODELS, explain_unsupported, key_tables
 from paddlevit_dist.settings.table import keys
 
 EVALUATE = ("-eval", "-pretrained=x")
@@ -71,7 +71,7 @@ THEIRS = {
 
 
 def test_no_key_is_both_ours_and_foreign():
-    theirs = {name for table in key_tables() for name in (*table.renamed, *table.dropped)}
+    theirs = {name for table in key_tables() for name in (*table.renamed, *table.ignored_keys)}
     assert "TAG" in theirs and not theirs & set(keys())
 
 
@@ -150,7 +150,10 @@ def test_their_masked_autoencoder_is_known_by_its_type(refuse, load_text, monkey
 
 
 def test_no_model_of_ours_and_no_word_alike_is_taken_for_one_of_theirs(monkeypatch, load_text):
-    assert not [name for name in MODELS if not_here(name)] and not_here("resnet") == not_here("restful") == ""
+    assert (
+        not [name for name in MODELS if explain_unsupported(name)]
+        and explain_unsupported("resnet") == explain_unsupported("restful") == ""
+    )
     monkeypatch.setitem(MODELS, "pit_b", lambda *_, **__: None)  # a user's own of this name
     assert load_text("MODEL: {NAME: pit_b}").values.MODEL.NAME == "pit_b"
 

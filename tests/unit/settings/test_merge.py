@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import paddlevit_dist.settings
-from paddlevit_dist.engine.compatibility import settings_of
+from paddlevit_dist.engine.compatibility import to_plain_settings
 from paddlevit_dist.settings import dump_yaml, load
 from paddlevit_dist.settings.run_length import with_fitting_batch, with_fitting_epochs
 
@@ -66,7 +66,11 @@ def test_passwords_and_tokens_of_addresses_are_neither_written_nor_shown():
     address = "https://me:secret@example.org/w.pdparams?token=hidden&v=1#sha256=" + 64 * "0"
     configuration = load(["-cfg=vit_digits", f"-pretrained={address}", "-show_config"])
     assert configuration.values.MODEL.PRETRAINED == address
-    for text in (dump_yaml(configuration.values), configuration.describe(), str(settings_of(configuration.values))):
+    for text in (
+        dump_yaml(configuration.values),
+        configuration.describe(),
+        str(to_plain_settings(configuration.values)),
+    ):
         assert "https://***@example.org/w.pdparams?token=***&v=***#sha256=" in text
         assert "secret" not in text and "hidden" not in text
 

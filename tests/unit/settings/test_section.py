@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from paddlevit_dist.settings.key import AT_LEAST_1, Mismatch
+from paddlevit_dist.settings.key import AT_LEAST_1, InvalidValue
 from paddlevit_dist.settings.section import Pair, PathText, Section, Triple, key, rows
 
 
@@ -87,7 +87,7 @@ def test_what_the_annotation_does_not_say_is_refused():
         ("LIST_OR_WORD", "even"),
         ("LIST", None),
     ):
-        with pytest.raises(Mismatch):
+        with pytest.raises(InvalidValue):
             pytest.fail(f"{name} has taken {ROWS[name].parse(written)!r}")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from paddlevit_dist.registry import TABLES, key_tables
 from paddlevit_dist.settings import default_config, load
-from paddlevit_dist.settings.key import EFFECTS, Mismatch, covers
+from paddlevit_dist.settings.key import EFFECTS, InvalidValue, covers
 from paddlevit_dist.settings.table import keys, leaves
 
 
@@ -70,7 +70,7 @@ def test_only_optional_keys_take_none():
         if key.optional:
             assert [key.parse(word) for word in (None, "None", "none", "null", "~", "")] == [None] * 6, name
         else:
-            with pytest.raises(Mismatch):
+            with pytest.raises(InvalidValue):
                 pytest.fail(f"{name} has taken {key.parse(None)!r} for nothing")
 
 
@@ -153,7 +153,7 @@ def test_values_become_what_the_key_holds(name, given, expected):
     ],
 )
 def test_other_values_are_refused(name, given):
-    with pytest.raises(Mismatch):
+    with pytest.raises(InvalidValue):
         keys()[name].parse(given)
 
 

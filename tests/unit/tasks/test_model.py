@@ -9,7 +9,7 @@ from paddlevit_dist.engine.optimizer import decay_groups
 from paddlevit_dist.models import create_model, model_options, variant_options
 from paddlevit_dist.registry import MODELS, register_model
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.model import Model, contract_of
+from paddlevit_dist.tasks.model import Model, as_model
 
 
 # Options that make the model small, and what stands in each of its layers. ViT's are BEiT's (get_num_layer_for_vit);
@@ -93,13 +93,13 @@ def test_a_users_layers_are_those_that_its_model_names():
 
 
 def test_a_layer_of_another_class_has_the_defaults():
-    plain, model = contract_of(nn.Linear(2, 2)), Model()
+    plain, model = as_model(nn.Linear(2, 2)), Model()
     assert plain.recomputed_layers() == model.recomputed_layers() == []
     assert (plain.key_maps, plain.classifier_layers) == (model.key_maps, model.classifier_layers) == ({}, ())
     assert plain.no_weight_decay() == model.no_weight_decay() == ()
     assert plain.resize_parameter("weight", np.ones(1)) is model.resize_parameter("weight", np.ones(1)) is None
     assert plain.layer_groups() == [["weight", "bias"]]
-    assert contract_of(model) is model
+    assert as_model(model) is model
 
 
 def test_a_layer_that_declares_what_only_models_may_is_refused():
@@ -108,7 +108,7 @@ def test_a_layer_that_declares_what_only_models_may_is_refused():
             return ("weight",)
 
     with pytest.raises(UserError, match="Own is no class derived from Model: derive it"):
-        contract_of(Own(2, 2))
+        as_model(Own(2, 2))
 
 
 def test_a_class_of_a_users_is_built_with_its_variant_and_image_size():

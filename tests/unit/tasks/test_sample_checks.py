@@ -9,7 +9,7 @@ from support.processes import ROOT
 from support.small_runs import build
 
 from paddlevit_dist import registry, settings
-from paddlevit_dist.data.loader import Loader
+from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.registry import resolve
@@ -42,7 +42,7 @@ class ChangedDataset:
         return self.dataset.describe(index)
 
 
-def labelled(label):
+def labeled(label):
     return lambda sample: (sample[0], label, *sample[2:])
 
 
@@ -58,7 +58,7 @@ def with_value(value):
 @pytest.mark.parametrize("label", [-1, 10, LARGEST, float("nan")])
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_a_label_that_is_no_class_names_sample_and_rank(tmp_path, split, label):
-    message = refused_by_run(tmp_path, split, labelled(label))
+    message = refused_by_run(tmp_path, split, labeled(label))
     shown = "expected the whole number" if label != label else f"label {int(label)} is out of range"
     assert shown in message
 
@@ -78,7 +78,7 @@ def refused_by_run(tmp_path, split, change):
     with pytest.raises(UserError) as caught:
         if split == "val":
             task = trainer.task
-            loader = Loader(samples, sampler, task.collate, check=task.check_sample, num_workers=0, seed=0)
+            loader = DeviceLoader(samples, sampler, task.collate, check=task.check_sample, num_workers=0, seed=0)
             trainer.evaluation.loader = loader
             trainer.evaluation("evaluation")
         else:
@@ -96,7 +96,7 @@ def read_all(words, split, change, num_workers=0):
     samples = task.build_dataset(split, None)
     object.__setattr__(samples, "dataset", ChangedDataset(samples.dataset, change))
     sampler = EvaluationSampler(samples, 1, rank=0, world_size=1)
-    loader = Loader(samples, sampler, task.collate, check=task.check_sample, num_workers=num_workers, seed=0)
+    loader = DeviceLoader(samples, sampler, task.collate, check=task.check_sample, num_workers=num_workers, seed=0)
     with pytest.raises(UserError) as caught:
         list(loader)
     assert str(caught.value).startswith("sample 2 ("), caught.value

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.volume_files import AFFINE, LPS, SHAPE, told, voxels, world, write_landmarks, write_series, write_volume
 
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks, VolumeOptions
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
 from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume
 
 SLICES = SHAPE[0]
@@ -110,7 +110,7 @@ def test_damaged_slices_and_folders_without_any_are_told(tmp_path):
     assert "holds no DICOM slices, only folders (series1, ...)" in told(read_header, tmp_path / "empty")
 
 
-def test_colours_are_told(tmp_path):
+def test_colors_are_told(tmp_path):
     import SimpleITK
 
     (tmp_path / "anna").mkdir()
@@ -141,12 +141,12 @@ def test_folders_are_cases_if_they_hold_dicom_or_have_landmarks(tmp_path):
 
 def test_loose_dicom_files_are_told(tmp_path):
     write_series(tmp_path / "train", voxels())
-    message = told(Landmarks, str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
+    message = told(LandmarkDataset, str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
     assert "holds no volumes but loose DICOM files (put each series into a folder of its own)" in message
     write_volume(tmp_path / "train" / "case.npz")
     write_landmarks(tmp_path / "train" / "case.csv", {"nose": world((3, 4, 5)), "chin": None})
     write_landmarks(tmp_path / "train" / "anna.csv", {"nose": (1, 2, 3)})
-    notices = Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions()).notices
+    notices = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions()).notices
     assert [notice.replace(str(tmp_path), "") for notice in notices] == [
         "note: /train: no volume belongs to anna.csv; not used",
         "note: /train holds loose DICOM files (put each series into a folder of its own); not used",
@@ -170,8 +170,8 @@ def test_a_link_to_a_slice_that_is_gone_is_told(tmp_path):
 
 
 def test_a_series_is_decoded_anew_when_a_slice_changes(tmp_path):
-    def dataset() -> Landmarks:
-        return Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
+    def dataset() -> LandmarkDataset:
+        return LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
 
     write_series(tmp_path / "train" / "anna", voxels())
     x, y, z = world((3, 4, 5))
@@ -185,7 +185,7 @@ def test_a_series_is_decoded_anew_when_a_slice_changes(tmp_path):
 def test_voxels_beside_their_header_count_as_changed_too(tmp_path, header, voxel_file):
     path = write_volume(tmp_path / "train" / header)
     write_landmarks(tmp_path / "train" / "anna.json", {"nose": [0, 0, 0]})
-    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(landmark_units="voxel"))
+    dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(landmark_units="voxel"))
     assert np.array_equal(dataset.volume(0).array, voxels())
     kept = path.read_bytes(), path.stat().st_mtime_ns
     write_volume(tmp_path / "other" / header, voxels(1))

@@ -8,7 +8,7 @@ from support.exported_landmarks import NAMES, RECIPE, SIZE, trained
 from paddlevit_dist import settings
 from paddlevit_dist.export.command import export
 from paddlevit_dist.export.scoring import exported_model
-from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.task import make_task
 
 
@@ -31,7 +31,7 @@ def test_the_exported_network_finds_what_the_trained_one_finds(tmp_path):
     export(found, str(tmp_path / "heads"))
     values = settings.load([*RECIPE, "-eval", f"EXPORTED={tmp_path / 'heads'}", "-pretrained=none"]).values
     task = make_task(values)
-    task.set_up_from(TrainedMeta(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
+    task.load_meta(CheckpointMeta(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
     exported = task.evaluated_model(exported_model(values, task))
     volume = paddle.to_tensor(np.random.default_rng(1).random((1, 15, 13, 20), np.float32))
     with paddle.no_grad():

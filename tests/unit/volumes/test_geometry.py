@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.volumes.geometry import Geometry, canonical, check_geometry, resample, rotation
+from paddlevit_dist.volumes.geometry import VolumeGeometry, canonical, check_geometry, resample, rotation
 
 OBLIQUE = np.eye(4)
 OBLIQUE[:3, :3] = rotation(np.deg2rad([20.0, -10.0, 5.0])) @ np.diag([0.5, 0.7, 2.0])
@@ -12,15 +12,17 @@ OBLIQUE[:3, 3] = [10.0, -20.0, 30.0]
 
 
 def test_points_are_z_y_x_and_the_world_is_x_y_z():
-    geometry = Geometry((5, 6, 7), OBLIQUE)
+    geometry = VolumeGeometry((5, 6, 7), OBLIQUE)
     world = geometry.world(np.array([[4.0, 2.0, 1.0]]))
     np.testing.assert_allclose(world[0], (OBLIQUE @ [1.0, 2.0, 4.0, 1.0])[:3])
     np.testing.assert_allclose(geometry.voxels(world), [[4.0, 2.0, 1.0]])
     np.testing.assert_allclose(geometry.spacing, [2.0, 0.7, 0.5])
 
 
-def test_a_voxel_reaches_half_a_step_beyond_its_centre():
-    inside = Geometry((5, 6, 7), OBLIQUE).contains(np.array([[-0.5, 0, 0], [4.5, 5.5, 6.5], [-0.6, 0, 0], [0, 5.6, 0]]))
+def test_a_voxel_reaches_half_a_step_beyond_its_center():
+    inside = VolumeGeometry((5, 6, 7), OBLIQUE).contains(
+        np.array([[-0.5, 0, 0], [4.5, 5.5, 6.5], [-0.6, 0, 0], [0, 5.6, 0]])
+    )
     assert inside.tolist() == [True, True, False, False]
 
 
@@ -31,7 +33,7 @@ def test_turning_axes_moves_no_voxel_in_the_world(order, signs):
     affine = OBLIQUE.copy()
     affine[:3, :3] = (OBLIQUE[:3, :3] * np.array(signs))[:, list(order)]
     turned, new = canonical(array, affine)
-    before, after = Geometry(array.shape, affine), Geometry(turned.shape, new)
+    before, after = VolumeGeometry(array.shape, affine), VolumeGeometry(turned.shape, new)
     for voxel in np.ndindex(*turned.shape):
         old = np.rint(before.voxels(after.world(np.array(voxel, dtype=float)))).astype(int)
         assert array[tuple(old)] == turned[voxel]
@@ -39,11 +41,11 @@ def test_turning_axes_moves_no_voxel_in_the_world(order, signs):
 
 
 def test_resampling_a_linear_ramp_keeps_it_in_the_world():
-    geometry = Geometry((9, 8, 7), np.diag([1.0, 2.0, 3.0, 1.0]))
+    geometry = VolumeGeometry((9, 8, 7), np.diag([1.0, 2.0, 3.0, 1.0]))
     voxels = np.stack(np.meshgrid(*(np.arange(n) for n in geometry.shape), indexing="ij"), axis=-1)
     ramp = geometry.world(voxels) @ [1.0, 2.0, 3.0]
     array, affine = resample(ramp, geometry.affine, np.array([2.0, 2.0, 0.5]))
-    new = Geometry(array.shape, affine)
+    new = VolumeGeometry(array.shape, affine)
     np.testing.assert_allclose(new.spacing, [2.0, 2.0, 0.5])
     voxels = np.stack(np.meshgrid(*(np.arange(n) for n in array.shape), indexing="ij"), axis=-1)
     inside = geometry.contains(geometry.voxels(new.world(voxels)) - 0.49) & geometry.contains(
@@ -64,9 +66,9 @@ def test_larger_voxels_hold_the_mean_of_what_they_cover():
         assert set(np.unique(resample(board, np.eye(4), wanted, are_labels=True)[0])) == {0, 1}
         blob = np.exp(-((np.indices(board.shape) - np.reshape([11, 12, 13], (3, 1, 1, 1))) ** 2).sum(axis=0) / 12)
         found, affine = resample(blob, np.eye(4), wanted)
-        places = Geometry(found.shape, affine).world(np.stack(np.indices(found.shape), axis=-1))[..., ::-1]
-        centre = (found[..., None] * places).sum(axis=(0, 1, 2)) / found.sum()
-        np.testing.assert_allclose(centre, [11, 12, 13], atol=0.02)
+        places = VolumeGeometry(found.shape, affine).world(np.stack(np.indices(found.shape), axis=-1))[..., ::-1]
+        center = (found[..., None] * places).sum(axis=(0, 1, 2)) / found.sum()
+        np.testing.assert_allclose(center, [11, 12, 13], atol=0.02)
     inner = resample(board, np.eye(4), np.array([4.0, 4.0, 4.0]))[0][1:-1, 1:-1, 1:-1]
     np.testing.assert_allclose(inner, 0.5, atol=1e-3)
     wave = np.cos(2 * np.pi * np.arange(300) / 6)[:, None, None]

@@ -10,7 +10,7 @@ from support.volume_files import AFFINE, voxels, write_series, write_volume
 
 from paddlevit_dist import settings
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.volumes.inputs import find_volumes
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
@@ -21,7 +21,7 @@ NAMES = ("chin", "nose")
 
 def recalled(*arguments, spacing=(2.0, 1.5, 1.0)):
     task = LandmarkDetection(settings.load([*TINY, *arguments]).values)
-    task.set_up_from(TrainedMeta(2, NAMES, {"spacing_mm": list(spacing), "landmarks": list(NAMES)}))
+    task.load_meta(CheckpointMeta(2, NAMES, {"spacing_mm": list(spacing), "landmarks": list(NAMES)}))
     return task
 
 
@@ -99,4 +99,4 @@ def test_another_spacing_is_resampled_and_the_trained_one_is_not(tmp_path):
 def test_weights_that_say_nothing_of_their_spacing_are_refused():
     task = LandmarkDetection(settings.load(TINY).values)
     with pytest.raises(UserError, match="do not say which landmarks they find at which spacing"):
-        task.set_up_from(TrainedMeta(2, NAMES))
+        task.load_meta(CheckpointMeta(2, NAMES))

@@ -4,18 +4,18 @@ with."""
 import numpy as np
 import pytest
 from scipy.ndimage import binary_fill_holes
-from support.heads_in_zeros import AFFINE, SHAPE, dataset_of, head
+from support.heads_in_zeros import AFFINE, SHAPE, head, make_dataset
 from support.processes import ROOT
 from support.volume_files import world, write_landmarks, write_volume
 
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
-from paddlevit_dist.volumes.nonzero import BOX, MASK, box_of, decision, nonzero_mask, share_of
+from paddlevit_dist.volumes.nonzero import BOX, MASK, compute_box, compute_share, decision, nonzero_mask
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 
 
-def task_of(data, *words, kind=VolumeSegmentation, recipe="volume_unet3d_phantoms"):
+def make_task(data, *words, kind=VolumeSegmentation, recipe="volume_unet3d_phantoms"):
     keys = ("VOLUMES.INTENSITY_WINDOW", "None", "VOLUMES.INTENSITY_MEAN_STD", "None")
     place = f"-cfg={ROOT}/configs/{recipe}.yaml", f"-data_path={data}", "-dataset=nnunet"
     return kind(load([*place, *keys, *words]).values)
@@ -28,8 +28,8 @@ def test_masks_are_those_of_all_channels_without_holes():
     assert mask[5, 6, 7] and not mask[0, 0, 0]
     places = np.argwhere(mask)
     sides = places.max(axis=0) - places.min(axis=0) + 1
-    assert share_of(mask) == pytest.approx(sides.prod() / mask.size)
-    assert mask[box_of(mask)].sum() == mask.sum() and mask[box_of(mask)].shape == tuple(sides)
+    assert compute_share(mask) == pytest.approx(sides.prod() / mask.size)
+    assert mask[compute_box(mask)].sum() == mask.sum() and mask[compute_box(mask)].shape == tuple(sides)
     assert nonzero_mask([np.zeros(SHAPE)]).all()
     assert decision([0.2, 0.74, 0.9]) == MASK and decision([0.2, 0.75, 0.9]) == BOX
 
@@ -37,36 +37,39 @@ def test_masks_are_those_of_all_channels_without_holes():
 @pytest.mark.parametrize("margin, within", [(2.5, "mask"), (-0.2, "box")])
 def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, within):
     """Also of several channels, of which the one with another kind stays as it is; and at another spacing."""
-    data = dataset_of(tmp_path / "raw", margin)
-    task = task_of(data, "VOLUMES.NORMALISE", "[none,z_score]", "VOLUMES.SPACING_MM", "[2.0,1.0,1.0]")
+    data = make_dataset(tmp_path / "raw", margin)
+    task = make_task(data, "VOLUMES.NORMALISE", "[none,z_score]", "VOLUMES.SPACING_MM", "[2.0,1.0,1.0]")
     samples = task.build_dataset("train", tmp_path / "cache")
     assert sum(f"z_score is of {'what' if within == 'mask' else 'the box'}" in line for line in samples.notices) == 1
-    assert task.about_input()["z_score"] == within and task.export_parts().about["preprocessing"]["z_score"] == within
+    assert (
+        task.preprocess_signature()["z_score"] == within
+        and task.export_parts().about["preprocessing"]["z_score"] == within
+    )
     evaluated = task.build_dataset("val", tmp_path / "cache")
     case = int(evaluated.dataset.case(0)[-1])
     volume = evaluated.sample(0, np.random.default_rng(0))["volume"]
     one, other = head(case, margin), head(case, margin, 1)
     mask = nonzero_mask([one, other])
     chosen = mask if within == "mask" else np.zeros_like(mask)
-    chosen[box_of(mask)] |= within == "box"
+    chosen[compute_box(mask)] |= within == "box"
     mean, deviation = other[chosen].mean(dtype=np.float64), other[chosen].std(dtype=np.float64)
     expected = (other - mean) / deviation if within == "box" else np.where(mask, (other - mean) / deviation, 0)
     np.testing.assert_array_equal(volume[0], one)
     np.testing.assert_allclose(volume[1], expected, atol=1e-4)
 
-    finer = task_of(data, "VOLUMES.NORMALISE", "[none,z_score]", "VOLUMES.SPACING_MM", "[1.0,1.0,1.0]")
+    finer = make_task(data, "VOLUMES.NORMALISE", "[none,z_score]", "VOLUMES.SPACING_MM", "[1.0,1.0,1.0]")
     finer.build_dataset("train", tmp_path / "cache")
     between = finer.build_dataset("val", tmp_path / "cache").sample(0, np.random.default_rng(0))["volume"][1]
     np.testing.assert_allclose(between[::2], expected, atol=1e-4)  # each second plane is a stored one
     np.testing.assert_allclose(between[1:-1:2], (expected[1:] + expected[:-1]) / 2, atol=1e-4)
 
-    predicting = task_of(data, "VOLUMES.NORMALISE", "[none,z_score]")
-    predicting.set_up_from(TrainedMeta(2, ("background", "bright"), task.about_input()))
+    predicting = make_task(data, "VOLUMES.NORMALISE", "[none,z_score]")
+    predicting.load_meta(CheckpointMeta(2, ("background", "bright"), task.preprocess_signature()))
     files = [str(data / "imagesTr" / f"case_{case}_{channel:04d}.nii.gz") for channel in range(2)]
     again = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"]
     np.testing.assert_array_equal(again, volume)
-    silent = {name: value for name, value in task.about_input().items() if name != "z_score"}
-    predicting.set_up_from(TrainedMeta(2, ("background", "bright"), silent))
+    silent = {name: value for name, value in task.preprocess_signature().items() if name != "z_score"}
+    predicting.load_meta(CheckpointMeta(2, ("background", "bright"), silent))
     whole = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"][1]
     assert whole.mean() == pytest.approx(0, abs=1e-5) and whole.std() == pytest.approx(1, abs=1e-5)
 
@@ -77,8 +80,8 @@ def test_landmarks_have_it_too(tmp_path):
             write_volume(tmp_path / split / f"a{number}.nii.gz", head(number, 3), AFFINE)
             write_landmarks(tmp_path / split / f"a{number}.csv", {"nose": world((3.0, 4.0, 5.0), AFFINE)})
     words = ("-dataset=landmarks", "VOLUMES.NORMALISE", "z_score", "VOLUMES.MIRROR_PAIRS", "none")
-    task = task_of(tmp_path, *words, kind=LandmarkDetection, recipe="landmark_unet3d")
+    task = make_task(tmp_path, *words, kind=LandmarkDetection, recipe="landmark_unet3d")
     volume = task.build_dataset("train", tmp_path / "cache").dataset.volume(0).array
     mask = nonzero_mask([head(0, 3)])
-    assert task.about_input()["z_score"] == "mask" and not volume[~mask].any()
+    assert task.preprocess_signature()["z_score"] == "mask" and not volume[~mask].any()
     assert volume[mask].mean() == pytest.approx(0, abs=1e-5) and volume[mask].std() == pytest.approx(1, abs=1e-5)

@@ -55,7 +55,7 @@ def test_a_singular_affine_is_told(tmp_path):
     assert "case.npz: the affine is singular" in told(read_header, tmp_path / "case.npz")
 
 
-def test_colours_unknown_suffixes_and_missing_files_are_told(tmp_path):
+def test_colors_unknown_suffixes_and_missing_files_are_told(tmp_path):
     np.savez(tmp_path / "colour.npz", volume=np.zeros((3, 3, 3), dtype=np.complex64))
     assert "voxels are complex64" in told(read_volume, tmp_path / "colour.npz")
     np.savez(tmp_path / "other.npz", scan=np.zeros((3, 3, 3)))
@@ -127,7 +127,7 @@ def test_landmark_files_in_capitals_are_found(tmp_path, suffix):
     written = write_landmarks(tmp_path / f"written{suffix.lower()}", {"nose": (1, 2, 3)})
     file = written.rename(tmp_path / f"case{suffix}")
     assert landmark_files.find(str(tmp_path), "case") == str(file)
-    assert landmark_files.list_files(str(tmp_path)) == [file.name] and landmark_files.case_of(file.name) == "case"
+    assert landmark_files.list_files(str(tmp_path)) == [file.name] and landmark_files.get_case(file.name) == "case"
     assert landmark_files.read(str(file)).positions["nose"].tolist() == [1, 2, 3]
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.dataset import VolumeDataset
-from paddlevit_dist.volumes.geometry import Geometry, rotation
-from paddlevit_dist.volumes.intensities import Intensities
+from paddlevit_dist.volumes.geometry import VolumeGeometry, rotation
+from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.landmarks.mirroring import mirror_order
-from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, blur, coarsen, cut, with_gamma
-from paddlevit_dist.volumes.store import Decoded
+from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, VolumeSamples, blur, coarsen, cut, with_gamma
+from paddlevit_dist.volumes.store import DecodedVolume
 
 SPACING = np.array([3.0, 2.0, 1.5])
 NAMES = ["left_eye", "nose", "right_eye"]
@@ -36,16 +36,16 @@ class OneVolume(VolumeDataset):
     def __len__(self) -> int:
         return 1
 
-    def volume(self, index: int) -> Decoded:
-        return Decoded(self.array, Geometry(self.array.shape, np.diag([*SPACING[::-1], 1.0])), (0.0, 1.0))
+    def volume(self, index: int) -> DecodedVolume:
+        return DecodedVolume(self.array, VolumeGeometry(self.array.shape, np.diag([*SPACING[::-1], 1.0])), (0.0, 1.0))
 
-    def points(self, index: int, geometry: Geometry) -> np.ndarray:
+    def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
         return self._points.copy()
 
 
 def samples(crop_size, dataset=None, window=None, **augmentation) -> VolumeSamples:
     mirrored = mirror_order(NAMES, ["left_eye:right_eye"])
-    return VolumeSamples(dataset or OneVolume(), crop_size, Augmentation(**augmentation), mirrored, window)
+    return VolumeSamples(dataset or OneVolume(), crop_size, AugmentationConfig(**augmentation), mirrored, window)
 
 
 def drawn(reader: VolumeSamples, count: int = 40):
@@ -136,10 +136,10 @@ def test_a_whole_volume_comes_with_its_place():
 def test_interpolation_equals_a_loop_also_beyond_the_border():
     generator = np.random.default_rng(0)
     array = generator.standard_normal((6, 7, 8)).astype(np.float32)
-    crop = Map(np.array([2.0, 4.5, 6.0]), rotation(np.array([0.3, -0.2, 0.5])) * 1.3, (5, 6, 7), False)
+    crop = CropMap(np.array([2.0, 4.5, 6.0]), rotation(np.array([0.3, -0.2, 0.5])) * 1.3, (5, 6, 7), False)
     result = cut(array, crop, outside=-9.0)
     for voxel in np.ndindex(*crop.size):
-        place = crop.centre + crop.matrix @ (np.array(voxel) - (np.array(crop.size) - 1) / 2)
+        place = crop.center + crop.matrix @ (np.array(voxel) - (np.array(crop.size) - 1) / 2)
         low = np.floor(place).astype(int)
         value = 0.0
         for corner in np.ndindex(2, 2, 2):
@@ -148,7 +148,7 @@ def test_interpolation_equals_a_loop_also_beyond_the_border():
             is_in = ((at >= 0) & (at < array.shape)).all()
             value += weight * (array[tuple(at)] if is_in else -9.0)
         assert result[voxel] == pytest.approx(value, abs=1e-4), voxel
-    np.testing.assert_allclose(crop.to_crop(crop.centre[None]), [[2.0, 2.5, 3.0]])
+    np.testing.assert_allclose(crop.to_crop(crop.center[None]), [[2.0, 2.5, 3.0]])
 
 
 @pytest.mark.parametrize(
@@ -192,5 +192,5 @@ def test_landmarks_take_other_intensities():
         def volume(self, index):
             return super().volume(index)._replace(moments=(3.0, 2.0))
 
-    whole = samples(None, Measured(), Intensities(("z_score",))).sample(0, np.random.default_rng(0))["volume"]
+    whole = samples(None, Measured(), IntensityConfig(("z_score",))).sample(0, np.random.default_rng(0))["volume"]
     np.testing.assert_allclose(whole[0], (OneVolume().array - 3.0) / 2.0, rtol=1e-5)

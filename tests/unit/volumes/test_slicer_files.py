@@ -9,8 +9,8 @@ from support.volume_files import world, write_volume
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks, VolumeOptions
-from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
+from paddlevit_dist.volumes.slicer_files import LandmarkPoint, fcsv_text, markups_text
 
 HEADER = "# Markups fiducial file version = 4.11\n# CoordinateSystem = {}\n# columns = {}\n"
 COLUMNS = "id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID"
@@ -61,7 +61,7 @@ def test_the_file_says_its_world_whatever_the_volume_or_the_settings_say(tmp_pat
         VolumeOptions(world="lps"),
         VolumeOptions(landmark_units="voxel"),
     ):
-        dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", options)
+        dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", options)
         points = dataset.points(0, dataset.volume(0).geometry)
         np.testing.assert_allclose(points, [NOSE[::-1]], atol=1e-4)
 
@@ -73,7 +73,7 @@ def test_markups_say_their_world_too_and_lps_is_their_default(tmp_path, suffix, 
     write_volume(tmp_path / "train" / f"case{suffix}")
     point = {"label": "nose", "position": in_space(stated.get("coordinateSystem", "LPS"))}
     (tmp_path / "train" / name).write_text(markups(point, **stated))
-    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
+    dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
     np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
 
 
@@ -82,8 +82,8 @@ def test_an_fcsv_that_says_no_world_needs_to_be_told(tmp_path):
     text = f"# Markups fiducial file version = 4.3\n# columns = {COLUMNS}\n{row('nose', in_space('RAS'))}\n"
     (tmp_path / "train" / "case.fcsv").write_text(text)
     with pytest.raises(UserError, match="case.fcsv does not say its coordinate system; .* or set VOLUMES.WORLD"):
-        Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
-    dataset = Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(world="ras"))
+        LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
+    dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(world="ras"))
     np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
 
 
@@ -92,7 +92,7 @@ def test_a_landmark_outside_is_told_and_where_it_would_lie_inside(tmp_path):
     (tmp_path / "train" / "case.fcsv").write_text(fcsv(row("nose", in_space("RAS")), space="LPS"))
     expected = "'nose' lies outside case.nii.gz: .* with x and y negated it would lie inside; the file says its coord"
     with pytest.raises(UserError, match=expected):
-        Landmarks(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
+        LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
 
 
 def test_points_that_are_not_placed_are_missing(tmp_path):
@@ -113,7 +113,10 @@ def test_points_that_are_not_placed_are_missing(tmp_path):
 
 
 def test_labels_may_hold_commas_and_quotes_and_come_back(tmp_path):
-    points = [Point('sella, "mid"', ("1.5000", "-2.0000", "3.0000"), "confidence 0.9"), Point("ü", ("0", "0", "1"), "")]
+    points = [
+        LandmarkPoint('sella, "mid"', ("1.5000", "-2.0000", "3.0000"), "confidence 0.9"),
+        LandmarkPoint("ü", ("0", "0", "1"), ""),
+    ]
     for convention, sign in (("ras", 1), ("lps", -1)):
         for name, text in (("a.fcsv", fcsv_text(points, convention)), ("a.mrk.json", markups_text(points, convention))):
             positions, space = read(tmp_path, name, text)

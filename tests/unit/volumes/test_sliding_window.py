@@ -5,7 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.volumes.images import orthogonal_slices
-from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics, rows_of
+from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics, build_rows
 from paddlevit_dist.volumes.sliding_window import predict, window_starts
 
 
@@ -53,7 +53,7 @@ def test_errors_become_means_rates_and_deviations():
     assert metrics.summary(values).startswith("mre 2.5833 mm sd 1.0") and "sdr 2 mm 33.33 2.5 mm" in metrics.summary(
         values
     )
-    assert [row[0] for row in rows_of(metrics.state, ["a", "b", "c"])] == ["a", "b", "c", "all"]
+    assert [row[0] for row in build_rows(metrics.state, ["a", "b", "c"])] == ["a", "b", "c", "all"]
 
 
 def test_a_landmark_that_no_volume_has_is_left_out():
@@ -90,7 +90,7 @@ def test_letters_name_the_sides_of_a_patient():
     assert all(np.abs(np.array(near) - pixel).max(axis=1).min() <= 14 for pixel in axial)
 
 
-def test_names_are_listed_in_the_colours_of_their_marks():
+def test_names_are_listed_in_the_colors_of_their_marks():
     volume = np.zeros((30, 30, 30), dtype=np.float32)
     found = np.array([[15.0, 15.0, 15.0], [np.nan] * 3])
     true = np.array([[np.nan] * 3, [10.0, 12.0, 14.0]])

@@ -1,7 +1,7 @@
 """Images with boxes: datasets, transforms and batches. Plain objects that do not use Paddle.
 
 - ``detection_dataset``: what every dataset offers (``DetectionDataset``) and what is annotated in an image
-  (``Annotations``).
+  (``ImageAnnotations``).
 - ``synthetic_shapes``: drawn images that come with the package.
 - ``coco``: COCO's files and whatever is laid out like them; ``voc``, ``yolo``: folders of images with one file of
   annotations for each.

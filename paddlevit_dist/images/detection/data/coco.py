@@ -13,18 +13,18 @@ from ....runtime.errors import UserError
 from ....runtime.files import open_regular
 from ....tasks.dataset import require_split
 from ...data.annotated_files import image_names
-from ...data.box_layouts import is_coco, json_files, says
+from ...data.box_layouts import is_coco, json_files, names_split
 from ...data.formats import SPLIT_WORDS, folder_paths
 from ...data.reading import SPLITS, existing_folder
 from ...run_lengths import outline
-from ..coco_files import CocoFile, Image, elements, file_name, require_sides, segmentation_at
+from ..coco_files import CocoFile, CocoImage, elements, file_name, require_sides, segmentation_at
 from ..settings import DetectionSettings
 from .indexed_images import (
     IMAGE,
     OBJECT,
     VERSION,
     AnnotationSource,
-    IndexedImages,
+    IndexedDetectionImages,
     SourceFacts,
     ensure_annotation_index,
     fill_in,
@@ -37,7 +37,7 @@ _LAYOUT = (
 _LOOKED_AT = 40  # images, to find their folder
 
 
-class Coco(IndexedImages):
+class Coco(IndexedDetectionImages):
     """Images whose boxes, and perhaps masks, are in a file in COCO's format.
 
     Its index, in the cache folder, belongs to the file's content; masks are read from the file itself when they are
@@ -107,7 +107,7 @@ class Coco(IndexedImages):
         return [name for name in image_names(self.root) if name not in named]
 
     def masks(self, index: int) -> list[Any]:
-        return [self._mask(row) for row in self._index.objects_of(index)]
+        return [self._mask(row) for row in self._index.get_objects(index)]
 
     def _mask(self, row: Any) -> Any:
         if not row["bytes"]:
@@ -182,8 +182,8 @@ def _find_named_after(files: Sequence[str], split: str) -> list[str]:
     """The files whose name, or else whose folder's name, has the split's word in it: instances_val2017.json,
     valid/_annotations.coco.json."""
     for part in (0, 1):
-        found = [file for file in files if says(Path(file).parts[-1 - part], split)]
-        found = [file for file in found if not part or not any(says(Path(file).name, one) for one in SPLITS)]
+        found = [file for file in files if names_split(Path(file).parts[-1 - part], split)]
+        found = [file for file in found if not part or not any(names_split(Path(file).name, one) for one in SPLITS)]
         if found:
             return found
     return []
@@ -197,7 +197,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
         path
         for parent in (root, os.path.join(root, "images"))
         for path in folder_paths(parent)
-        if says(os.path.basename(path), split) or os.path.basename(path) in words
+        if names_split(os.path.basename(path), split) or os.path.basename(path) in words
     ]
     folders += [os.path.join(root, "images", "default")]  # CVAT's subset where no other was named
     folders += [os.path.dirname(file), os.path.join(root, "images"), os.path.join(root, "JPEGImages"), root]
@@ -217,7 +217,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
 def _first_names(file: str) -> list[str]:
     """The names of some images."""
     try:
-        images = itertools.islice(elements(file, {"images": Image}).get("images", ()), _LOOKED_AT)
+        images = itertools.islice(elements(file, {"images": CocoImage}).get("images", ()), _LOOKED_AT)
         names = [file_name(image.value) for image in images]
     except (OSError, ValueError):  # told by whoever reads the whole file
         return []

@@ -11,7 +11,7 @@ from ...data.image_dataset import ImageDataset
 from ...data.odd_data import count
 
 
-class Annotations(NamedTuple):
+class ImageAnnotations(NamedTuple):
     """Annotations of an image: n objects in the file's order, those that nobody can learn from included.
 
     Attributes:
@@ -37,7 +37,7 @@ class Annotations(NamedTuple):
 
 
 class DetectionDataset(ImageDataset):
-    """Images with boxes: ``read(index)`` returns ``(RGB image, Annotations)``.
+    """Images with boxes: ``read(index)`` returns ``(RGB image, ImageAnnotations)``.
 
     ``class_names`` and ``category_ids`` are known without reading anything. Label ``k`` stands for ``category_ids[k]``.
     """
@@ -49,7 +49,7 @@ class DetectionDataset(ImageDataset):
     #: whether objects have masks
     has_masks: bool = False
 
-    def read(self, index: int) -> tuple[Image.Image, Annotations]:  # type: ignore[override] # many labels
+    def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:  # type: ignore[override] # many labels
         """Image ``index`` in mode "RGB", and what is annotated in it.
 
         Raises:
@@ -57,7 +57,7 @@ class DetectionDataset(ImageDataset):
         """
         raise NotImplementedError
 
-    def annotations(self, index: int) -> Annotations:
+    def annotations(self, index: int) -> ImageAnnotations:
         """Return what is annotated in image ``index``, where possible without opening it."""
         return self.read(index)[1]
 
@@ -119,13 +119,13 @@ class DetectionDataset(ImageDataset):
         found = [self.annotations(index) for index in (range(len(self)) if chosen is None else chosen.tolist())]
         labels = np.concatenate([np.zeros(0, np.int64), *(one.labels for one in found)])
         is_crowd = np.concatenate([np.zeros(0, bool), *(one.is_crowd for one in found)])
-        return told(self.class_names or (), np.array([len(one.labels) for one in found]), labels, is_crowd)
+        return format_counts(self.class_names or (), np.array([len(one.labels) for one in found]), labels, is_crowd)
 
 
 _MOST_TOLD = 20  # categories; of more than these, the most and the least frequent
 
 
-def told(class_names: Sequence[str], boxes: np.ndarray, labels: np.ndarray, is_crowd: np.ndarray) -> str:
+def format_counts(class_names: Sequence[str], boxes: np.ndarray, labels: np.ndarray, is_crowd: np.ndarray) -> str:
     """``4 images, 7 boxes: cat 5, dog 2; 1 image without boxes``.
 
     Args:

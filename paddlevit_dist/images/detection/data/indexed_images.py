@@ -22,8 +22,8 @@ from ....runtime.errors import UserError
 from ....runtime.files import map_array
 from ...data.inspection import in_threads
 from ...data.odd_data import OddData
-from ...data.reading import Reading, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
-from .detection_dataset import Annotations, DetectionDataset, told
+from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
+from .detection_dataset import DetectionDataset, ImageAnnotations, format_counts
 from .transforms import Size
 
 VERSION = 5
@@ -55,7 +55,7 @@ class SourceFacts(NamedTuple):
     class_names: Sequence[str]
     category_ids: Sequence[int]
     has_masks: bool
-    labelled: bool
+    labeled: bool
     notices: Sequence[str]
     is_turned: bool = False
 
@@ -96,7 +96,7 @@ class AnnotationSource(NamedTuple):
         """
         paths = [os.fsencode(os.path.relpath(file, root)) for file in files]
         images, objects = np.zeros(len(paths), IMAGE), np.concatenate([np.zeros(0, OBJECT), *found])
-        images["id"], images["height"], images["width"] = numbers_of(stems), sizes[:, 0], sizes[:, 1]
+        images["id"], images["height"], images["width"] = number_images(stems), sizes[:, 0], sizes[:, 1]
         objects["id"] = np.arange(1, len(objects) + 1)
         return cls(about, paths, images, np.repeat(np.arange(len(found)), [len(rows) for rows in found]), objects)
 
@@ -123,7 +123,7 @@ class AnnotationIndex:
     def __len__(self) -> int:
         return len(self.images) - 1
 
-    def objects_of(self, index: int) -> np.ndarray:
+    def get_objects(self, index: int) -> np.ndarray:
         """The rows of image ``index``."""
         if not 0 <= index < len(self):
             raise IndexError(f"image {index} is outside 0..{len(self) - 1}")
@@ -171,7 +171,7 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSou
     ensure_path_index(folder, name, key, lambda: [make_batch(source.paths, 0)])
 
 
-def numbers_of(stems: Sequence[str]) -> np.ndarray:
+def number_images(stems: Sequence[str]) -> np.ndarray:
     """A number for each image, int64, all different: that which its name without suffix is, where all are numbers
     (000005, or 2008_000008); otherwise its position, from 1."""
     digits = [stem.replace("_", "") for stem in stems]
@@ -182,7 +182,7 @@ def numbers_of(stems: Sequence[str]) -> np.ndarray:
     return np.arange(1, len(stems) + 1)
 
 
-class IndexedImages(DetectionDataset):
+class IndexedDetectionImages(DetectionDataset):
     """Images in a folder, and their annotations in an index.
 
     Args:
@@ -194,12 +194,12 @@ class IndexedImages(DetectionDataset):
 
     def __init__(self, root: str, index: AnnotationIndex, source: str, turned: bool = False) -> None:
         self.root, self.source = root, source
-        self.reading = Reading(turned)
+        self.reading = ReadConfig(turned)
         self._index = index
         self.notices = list(index.about.notices)
         self.class_names, self.category_ids = list(index.about.class_names), tuple(index.about.category_ids)
         self.num_classes, self.has_masks = len(self.class_names), index.about.has_masks
-        self.labelled = index.about.labelled
+        self.labeled = index.about.labeled
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "notices": ()}
@@ -223,9 +223,9 @@ class IndexedImages(DetectionDataset):
         image = self._index.images[index]
         return int(image["height"]), int(image["width"])
 
-    def annotations(self, index: int) -> Annotations:
-        rows = self._index.objects_of(index)
-        return Annotations(
+    def annotations(self, index: int) -> ImageAnnotations:
+        rows = self._index.get_objects(index)
+        return ImageAnnotations(
             boxes=np.array(rows["box"], dtype=np.float64),
             labels=rows["label"].astype(np.int64),
             areas=np.array(rows["area"], dtype=np.float64),
@@ -238,7 +238,7 @@ class IndexedImages(DetectionDataset):
         """The masks of image ``index``, where the dataset has them."""
         raise NotImplementedError
 
-    def read(self, index: int) -> tuple[Image.Image, Annotations]:  # type: ignore[override]
+    def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:  # type: ignore[override]
         path = self.describe(index)
         image = decode_image(read_file(path), path, self.image_mode, self.reading)
         self.require_size(index, (image.size[1], image.size[0]))
@@ -283,7 +283,7 @@ class IndexedImages(DetectionDataset):
         boxes = np.diff(self._index.images["first"])
         is_chosen = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
         labels, is_crowd = (self._index.objects[name][np.repeat(is_chosen, boxes)] for name in ("label", "is_crowd"))
-        return told(self.class_names, boxes[is_chosen], labels, is_crowd)
+        return format_counts(self.class_names, boxes[is_chosen], labels, is_crowd)
 
     def require_size(self, index: int, size: Size) -> None:
         height, width = self.size(index)
@@ -392,7 +392,7 @@ def measure(files: Sequence[str], turned: bool) -> np.ndarray:
 def measure_both(files: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """The same of images as they are stored, and as their EXIF orientation turns them."""
 
-    reading = Reading(True, max_pixels=2**31)
+    reading = ReadConfig(True, max_pixels=2**31)
 
     def size(files: list[str], index: int) -> tuple[int, int, int, int]:
         try:

@@ -12,12 +12,12 @@ from ....runtime.printing import one_line
 from ....tasks.sample_checks import BadSample
 from ...data.held_out import DatasetPart, of_row, write_rows
 from ...data.image_samples import ImageSamples, open_dataset
-from ...data.inspection import Inspection
+from ...data.inspection import SplitInspection
 from ...data.odd_data import count
 from ...run_lengths import decode
 from ..rtdetr.denoising import ContrastiveNoise, DrawnNoise
-from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, Data, DetectionSettings
-from .detection_dataset import Annotations, DetectionDataset
+from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, DetectionDataSection, DetectionSettings
+from .detection_dataset import DetectionDataset, ImageAnnotations
 from .transforms import DetectionView, Size, evaluation_transform, training_transform, whole_view
 
 SECONDS = "seconds"  # key of a batch of an evaluation: that reading its images took
@@ -42,7 +42,7 @@ class ImagesPart(DatasetPart, DetectionDataset):  # type: ignore[misc] # what bo
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
-        self.labelled, self.category_ids, self.has_masks = dataset.labelled, dataset.category_ids, dataset.has_masks
+        self.labeled, self.category_ids, self.has_masks = dataset.labeled, dataset.category_ids, dataset.has_masks
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "notices": ()}
@@ -77,7 +77,7 @@ def open_samples(
     cache_folder: Path,
     is_training: bool,
     with_masks: bool = False,
-    inspection: Inspection | None = None,
+    inspection: SplitInspection | None = None,
     by_shape: bool = False,
 ) -> "DetectionSamples":
     """The images of ``split``, with the transform for training or for an evaluation, and lines about them in their
@@ -237,7 +237,7 @@ class DetectionSamples(ImageSamples):
             time.perf_counter() - started,
         )
 
-    def _masks(self, view: DetectionView, annotations: Annotations, stored_size: tuple[int, int]) -> np.ndarray:
+    def _masks(self, view: DetectionView, annotations: ImageAnnotations, stored_size: tuple[int, int]) -> np.ndarray:
         masks = np.zeros((len(view.objects), *view.size), np.uint8)
         if annotations.masks is not None:
             for row, which in enumerate(view.objects.tolist()):
@@ -298,7 +298,7 @@ def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.array(value, dtype=np.int64) for name, value in batch[HOST].items()}
 
 
-def largest_side(data: Data, sizes: np.ndarray) -> int:
+def largest_side(data: DetectionDataSection, sizes: np.ndarray) -> int:
     """No training image has a longer side in pixels.
 
     Args:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...data.drawn_shapes import Drawn, DrawnImages, paint
+from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
 from ...run_lengths import runs_of_mask
-from .detection_dataset import Annotations, DetectionDataset
+from .detection_dataset import DetectionDataset, ImageAnnotations
 
 
 class SyntheticShapes(DrawnImages, DetectionDataset):
@@ -21,16 +21,16 @@ class SyntheticShapes(DrawnImages, DetectionDataset):
         self.class_names, self.num_classes = self.categories, len(self.categories)
         self.category_ids = tuple(range(1, self.num_classes + 1))
 
-    def read(self, index: int) -> tuple[Image.Image, Annotations]:  # type: ignore[override]
+    def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:  # type: ignore[override]
         drawn = self.draw(index)
-        return Image.fromarray(paint(drawn)), self._annotations(index, drawn)
+        return Image.fromarray(render_image(drawn)), self._annotations(index, drawn)
 
-    def annotations(self, index: int) -> Annotations:
+    def annotations(self, index: int) -> ImageAnnotations:
         return self._annotations(index, self.draw(index))
 
-    def _annotations(self, index: int, drawn: Drawn) -> Annotations:
+    def _annotations(self, index: int, drawn: SyntheticImage) -> ImageAnnotations:
         number, runs = len(drawn.masks), [runs_of_mask(mask) for mask in drawn.masks]
-        return Annotations(
+        return ImageAnnotations(
             boxes=np.array([one.box() for one in runs], dtype=np.float64).reshape(number, 4),
             labels=np.array(drawn.labels, dtype=np.int64),
             areas=np.array([one.area for one in runs], dtype=np.float64),

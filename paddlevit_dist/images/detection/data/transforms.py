@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ...transforms.resizing import between_two
-from ..settings import ONE_SIZE, PILLOW, TORCHVISION, Data, DetectionSettings
+from ..settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionDataSection, DetectionSettings
 
 Size = tuple[int, int]  # height, width
 # Liu et al., SSD, ECCV 2016, section 2.2, with torchvision's ranges, which RT-DETR's authors take.
@@ -160,7 +160,7 @@ def crop_by_overlap(view: DetectionView, generator: np.random.Generator) -> Dete
     return view
 
 
-def distort_colours(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+def distort_colors(image: Image.Image, generator: np.random.Generator) -> Image.Image:
     """Brightness, contrast (before or after the next two), saturation, hue and the order of the channels, each changed
     with probability 0.5."""
     from ...transforms.operations import change
@@ -260,14 +260,14 @@ class DetectionTrainingTransform:
     crop_probability: float = 0.5
     shortest_to_crop: tuple[int, ...] = (400, 500, 600)
     crop_sides: tuple[int, int] = (384, 600)
-    colour_jitter: float = 0.0
+    color_jitter: float = 0.0
     square: bool = False
     ssd: bool = False
     plain_epochs: int = 0
 
     def __call__(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
         if self.ssd and not is_plain(getattr(generator, "epochs_left", None), self.plain_epochs):
-            view = view._replace(image=distort_colours(view.image, generator))
+            view = view._replace(image=distort_colors(view.image, generator))
             if generator.random() < 0.5:
                 view = zoom_out(view, generator)
             if generator.random() < _CROPPED_BY_OVERLAP:
@@ -276,16 +276,16 @@ class DetectionTrainingTransform:
             view = flip(view)
         if generator.random() < self.crop_probability:
             view = self._crop(view, generator)
-        side = _one_of(self.shortest, generator)
+        side = _choose_one(self.shortest, generator)
         view = resize(view, (side, side) if self.square else fitted_size(view.size, side, self.longest))
-        if self.colour_jitter:
+        if self.color_jitter:
             from ...transforms.policies import ColorJitter
 
-            view = view._replace(image=ColorJitter(self.colour_jitter)(view.image, generator))
+            view = view._replace(image=ColorJitter(self.color_jitter)(view.image, generator))
         return view
 
     def _crop(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
-        shortest = _one_of(self.shortest_to_crop, generator)
+        shortest = _choose_one(self.shortest_to_crop, generator)
         # The authors set no limit to the longer side here; a strip of 1 x 10,000 pixels needs one.
         view = resize(view, fitted_size(view.size, shortest, 10 * max(shortest, self.longest)))
         low, high = self.crop_sides
@@ -303,14 +303,14 @@ def is_plain(epochs_left: int | None, plain_epochs: int) -> bool:
     return epochs_left is not None and epochs_left < plain_epochs
 
 
-def batch_side(data: Data, seed: int, update: int, epochs_left: int | None) -> int | None:
+def batch_side(data: DetectionDataSection, seed: int, update: int, epochs_left: int | None) -> int | None:
     """The side that all images of an update have, on every process and in every micro-batch; None: as they are."""
     if not data.BATCH_SIDES or is_plain(epochs_left, data.PLAIN_EPOCHS):
         return None
-    return _one_of(tuple(data.BATCH_SIDES), np.random.default_rng([seed, update]))
+    return _choose_one(tuple(data.BATCH_SIDES), np.random.default_rng([seed, update]))
 
 
-def training_transform(data: Data) -> DetectionTrainingTransform:
+def training_transform(data: DetectionDataSection) -> DetectionTrainingTransform:
     """Make what the keys below DATA describe."""
     return DetectionTrainingTransform(
         shortest=tuple(data.SHORTEST_SIDES),
@@ -319,7 +319,7 @@ def training_transform(data: Data) -> DetectionTrainingTransform:
         crop_probability=data.CROP_PROBABILITY,
         shortest_to_crop=tuple(data.CROP_SHORTEST_SIDES),
         crop_sides=tuple(data.CROP_SIDES),
-        colour_jitter=data.COLOR_JITTER,
+        color_jitter=data.COLOR_JITTER,
         square=data.SQUARE,
         ssd=data.SSD_TRANSFORMS,
         plain_epochs=data.PLAIN_EPOCHS,
@@ -340,5 +340,5 @@ def export_size(config: DetectionSettings) -> Size:
     return height, width
 
 
-def _one_of(values: tuple[int, ...], generator: np.random.Generator) -> int:
+def _choose_one(values: tuple[int, ...], generator: np.random.Generator) -> int:
     return values[int(generator.integers(len(values)))]

@@ -15,7 +15,7 @@ from ....runtime.text_files import read_bytes, read_text
 from ....tasks.dataset import require_split
 from ...data.annotated_files import image_names, images_in, readable, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
-from ...data.formats import SPLIT_WORDS, folder_paths, names_in, readable_suffixes, suffix_of
+from ...data.formats import SPLIT_WORDS, folder_paths, get_suffix, names_in, readable_suffixes
 from ...data.image_dataset import read_class_names
 from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
@@ -24,7 +24,7 @@ from .indexed_images import (
     OBJECT,
     VERSION,
     AnnotationSource,
-    IndexedImages,
+    IndexedDetectionImages,
     SourceFacts,
     ensure_annotation_index,
     fill_in,
@@ -57,7 +57,7 @@ class VocPart(NamedTuple):
     name: str
 
 
-class Voc(IndexedImages):
+class Voc(IndexedDetectionImages):
     """Images whose boxes are in Pascal VOC's XML files.
 
     Objects marked as difficult are treated as COCO treats crowds: not learnt, and whoever finds one is neither right
@@ -90,7 +90,7 @@ class Voc(IndexedImages):
         self.split = split
         root = existing_folder(data_path, "voc", _LAYOUT)
         stems = _stems(root, chosen or split)
-        all_parts = parts_of(root)
+        all_parts = list_parts(root)
         annotated = [os.path.join(part.annotations, name) for part in all_parts for name in _xml_files(part)]
         names = read_class_names(root)
         wanted = "\n".join(f"{part.annotations} {stem}" for part, stem in stems)
@@ -112,7 +112,7 @@ class Voc(IndexedImages):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Whether there is a list, or a folder, of images for validation."""
-        return bool(_find_stems(parts_of(existing_folder(data_path, "voc", _LAYOUT)), "val"))
+        return bool(_find_stems(list_parts(existing_folder(data_path, "voc", _LAYOUT)), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_parts": ()}
@@ -127,7 +127,7 @@ class Voc(IndexedImages):
         return [os.path.relpath(path, self.root) for path in found if path not in read]
 
 
-def parts_of(root: str) -> list[VocPart]:
+def list_parts(root: str) -> list[VocPart]:
     """List what lies below a folder: one part, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
         found = [_part(folder, "")] if _part(folder, "") else []
@@ -177,7 +177,7 @@ def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
 
 
 def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
-    parts = parts_of(root)
+    parts = list_parts(root)
     if not parts:
         raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
     if found := _find_stems(parts, split):
@@ -205,7 +205,7 @@ def _read_list(file: str) -> list[str]:
 def _stem(name: str) -> str:
     """Return what a list calls an image, without folder and suffix, which some lists have."""
     name = os.path.basename(name.replace("\\", "/"))
-    return os.path.splitext(name)[0] if suffix_of(os.fsencode(name)) in readable_suffixes() else name
+    return os.path.splitext(name)[0] if get_suffix(os.fsencode(name)) in readable_suffixes() else name
 
 
 def _read(

@@ -14,14 +14,14 @@ from ...data.annotated_files import readable, stamp
 from ...data.formats import stems
 from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
-from ...data.yolo_files import LAYOUT, description_of, find_folder, images_of, labels_of, names_of
+from ...data.yolo_files import LAYOUT, find_folder, find_label_file, list_images, parse_names, read_description
 from ...run_lengths import outline
 from ..settings import DetectionSettings
 from .indexed_images import (
     OBJECT,
     VERSION,
     AnnotationSource,
-    IndexedImages,
+    IndexedDetectionImages,
     SourceFacts,
     ensure_annotation_index,
     measure,
@@ -31,7 +31,7 @@ _SLACK = 0.01  # shares may pass 0 and 1 by so much: rounding
 _LARGEST_LABELS = 1 << 24
 
 
-class Yolo(IndexedImages):
+class Yolo(IndexedDetectionImages):
     """Images whose boxes are lines ``class x y width height`` of text files, shares of the image from 0 to 1 with x
     and y of the box's middle, or outlines ``class x1 y1 x2 y2 ...``, whose masks are polygons.
 
@@ -51,10 +51,10 @@ class Yolo(IndexedImages):
         """
         self.split = split
         root = existing_folder(data_path, "yolo", LAYOUT)
-        described = description_of(root)
-        names = described.names if described else names_of(root)
-        images = images_of(root, split, described)
-        labels = [labels_of(image) for image in images]
+        described = read_description(root)
+        names = described.names if described else parse_names(root)
+        images = list_images(root, split, described)
+        labels = [find_label_file(image) for image in images]
         key = stamp(f"yolo {VERSION} {names} {turned}\n", [*images, *labels])
         index = ensure_annotation_index(cache_folder, f"yolo-{split}", key, lambda: _read(root, images, names, turned))
         super().__init__(root, index, "its labels' index", turned)
@@ -73,15 +73,17 @@ class Yolo(IndexedImages):
     def has_validation(data_path: str) -> bool:
         """Whether data.yaml names images for validation, or a folder of them is there."""
         root = existing_folder(data_path, "yolo", LAYOUT)
-        described = description_of(root)
+        described = read_description(root)
         if described is not None and described.places:
             return "val" in described.places
         return find_folder(root, "val") is not None
 
     def masks(self, index: int) -> list[Any]:
         height, width = self.size(index)
-        rows = self._index.objects_of(index)
-        content = read_bytes(labels_of(self.describe(index)), _LARGEST_LABELS) if (rows["bytes"] > 0).any() else b""
+        rows = self._index.get_objects(index)
+        content = (
+            read_bytes(find_label_file(self.describe(index)), _LARGEST_LABELS) if (rows["bytes"] > 0).any() else b""
+        )
         found = []
         for row in rows:
             line = content[int(row["start"]) : int(row["start"]) + int(row["bytes"])]
@@ -98,7 +100,7 @@ def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> 
     for position, image in enumerate(
         tqdm(images, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
     ):
-        file = labels_of(image)
+        file = find_label_file(image)
         if not os.path.isfile(file):
             odd.note("image", "without a file of labels: no boxes", image)
             continue

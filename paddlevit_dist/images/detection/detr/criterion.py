@@ -15,9 +15,9 @@ from paddle.nn import functional as F
 from ....runtime import autocast
 from ....runtime.errors import UserError
 from ....runtime.transfers import read, to_device_together
-from ....tasks.task import Step, Term
+from ....tasks.task import LossTerm, StepPosition
 from ..boxes import corners, generalised_iou, relative
-from ..detector import Criterion, Outputs, Targets
+from ..detector import DetectionCriterion, DetectionTargets, Outputs
 
 _AUXILIARY = "_auxiliary"
 _INSTALL = "pip install '.[detection]' in the folder of paddlevit_dist's setup.py"
@@ -41,7 +41,7 @@ class LayerLosses(NamedTuple):
     matches: "QueryMatches"
 
 
-class SetCriterion(Criterion):
+class SetCriterion(DetectionCriterion):
     """Cross-entropy of classes, L1 distance and generalised IoU of boxes.
 
     The terms ``class``, ``box`` and ``giou`` are those of the last layer; those with ``_auxiliary`` are summed over the
@@ -67,7 +67,7 @@ class SetCriterion(Criterion):
         num_classes: int,
         queries: int,
         layers: int,
-        normaliser: str = "global",
+        normalizer: str = "global",
         class_weight: float = 1.0,
         box_weight: float = 5.0,
         giou_weight: float = 2.0,
@@ -76,7 +76,7 @@ class SetCriterion(Criterion):
         cost_box: float = 5.0,
         cost_giou: float = 2.0,
     ):
-        super().__init__(normaliser)
+        super().__init__(normalizer)
         self.num_classes, self.queries = num_classes, queries
         self.weights = {"class": class_weight, "box": box_weight, "giou": giou_weight}
         self.no_object_weight = no_object_weight
@@ -97,7 +97,7 @@ class SetCriterion(Criterion):
         matched = int(np.minimum(objects, self.queries).sum())
         return matched + self.no_object_weight * (len(objects) * self.queries - matched)
 
-    def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
+    def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
         logits = outputs["layer_logits"]
         losses = self.layer_losses(logits, outputs["layer_boxes"], targets)
         sums = {"class": losses.label, "box": losses.box, "giou": losses.giou}
@@ -108,14 +108,14 @@ class SetCriterion(Criterion):
             for name, by_layer in sums.items():
                 count = label_count if name == "class" else box_count
                 part = by_layer[:-1].sum() if suffix else by_layer[-1]
-                terms[name + suffix] = Term(part, count, self.weights[name])
+                terms[name + suffix] = LossTerm(part, count, self.weights[name])
         with paddle.no_grad():
             truth = losses.classes[-1]
             right = paddle.logical_and(logits[-1].argmax(axis=-1) == truth, truth < self.num_classes)
-            terms["accuracy"] = Term(right.astype("float32").sum(), box_count, 0.0)
+            terms["accuracy"] = LossTerm(right.astype("float32").sum(), box_count, 0.0)
         return terms
 
-    def note_objects(self, objects: np.ndarray, step: Step) -> None:
+    def note_objects(self, objects: np.ndarray, step: StepPosition) -> None:
         update, micros = self._noted
         if update != step.update:
             micros = set()
@@ -136,7 +136,7 @@ class SetCriterion(Criterion):
         self._seen = self._left_out = self._most = 0
         return said
 
-    def layer_losses(self, logits: paddle.Tensor, boxes: paddle.Tensor, targets: Targets) -> LayerLosses:
+    def layer_losses(self, logits: paddle.Tensor, boxes: paddle.Tensor, targets: DetectionTargets) -> LayerLosses:
         """The losses of each layer.
 
         Args:
@@ -170,7 +170,7 @@ class SetCriterion(Criterion):
 
     @paddle.no_grad()
     def match(
-        self, logits: paddle.Tensor, boxes: paddle.Tensor, wanted: paddle.Tensor, targets: Targets
+        self, logits: paddle.Tensor, boxes: paddle.Tensor, wanted: paddle.Tensor, targets: DetectionTargets
     ) -> "QueryMatches":
         """Match queries with objects, each image and each layer by itself. The host waits for the device once, for the
         costs of all layers.

@@ -17,11 +17,11 @@ from ....tasks.model import ClassLayout
 from ...models.layers import Conv2D
 from .. import key_names
 from ..detector import (
-    Best,
+    DetectionTargets,
     Outputs,
     QueryDetector,
-    Targets,
-    backbone_of,
+    TopDetections,
+    build_backbone,
     corners_of_best,
     dense,
     single_or_double,
@@ -29,7 +29,7 @@ from ..detector import (
 )
 from ..variants import DETR
 from .criterion import SetCriterion, solver
-from .transformer import Anchors, AtPoints, Cells, HeadMlp, Transformer, cells_of, sine_embedding
+from .transformer import AnchorPoints, AtPoints, HeadMlp, Transformer, ValidCells, find_valid_cells, sine_embedding
 
 _MASKED = -1e9  # exp(-1e9) is 0 in every precision
 
@@ -51,7 +51,8 @@ class Detr(QueryDetector):
         embed_dim, num_heads, feedforward, encoder_layers, decoder_layers: of the transformer.
         num_queries: the most objects that can be found in an image.
         dropout: rate in the transformer.
-        anchors: queries begin at points on a grid, and boxes are told from them (see ``Anchors``). The authors' do not.
+        anchors: queries begin at points on a grid, and boxes are told from them (see ``AnchorPoints``). The authors' do
+            not.
     """
 
     variants = DETR
@@ -90,7 +91,7 @@ class Detr(QueryDetector):
             raise UserError(f"backbone '{backbone}' has no dilation (DC5): use a ResNet")
         fixed = {"dilation": dilation, "frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
         fixed["mask_padding"] = mask_padding
-        self.backbone = backbone_of(backbone, fixed, backbone_options, [feature_level])
+        self.backbone = build_backbone(backbone, fixed, backbone_options, [feature_level])
         self.feature_level, self.mask_padding, self.in_channels = feature_level, mask_padding, 3
         self.stride = self.backbone.feature_strides[feature_level]
         channels = self.backbone.feature_channels[feature_level]
@@ -100,7 +101,7 @@ class Detr(QueryDetector):
         start = AtPoints() if anchors else nn.initializer.Normal(0.0, 1.0)
         self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=paddle.ParamAttr(initializer=start))
         self.bbox_embed = HeadMlp(embed_dim, embed_dim, 4, 3)
-        self.anchors = Anchors(num_queries) if anchors else None
+        self.anchors = AnchorPoints(num_queries) if anchors else None
         self.embed_dim = embed_dim
         self.reset_classifier(num_classes)
 
@@ -113,7 +114,7 @@ class Detr(QueryDetector):
         return SetCriterion(num_classes, chosen["num_queries"], chosen["decoder_layers"], **(losses or {}))
 
     def forward(
-        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
+        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
         """``logits`` (N, queries, classes + 1), the last of them "no object", and ``boxes`` (N, queries, 4): centre,
         width and height as shares of the image without padding; ``layer_logits`` and ``layer_boxes``, (layers, ...):
@@ -129,10 +130,12 @@ class Detr(QueryDetector):
         """The outputs of the decoder, (layers, N, queries, embed_dim), and of the encoder, (N, cells, embed_dim)."""
         found = self.feature_map(images, sizes)  # (N, channels, height, width)
         cells = self.cells(images, found, sizes)
-        position = sine_embedding(cells, self.embed_dim, _precision_of(found)).astype(found.dtype)
+        position = sine_embedding(cells, self.embed_dim, _find_position_precision(found)).astype(found.dtype)
         bias = None
         if sizes is not None:
-            padding = cells.padding().astype(_precision_of(found))  # Paddle 2.6 cannot flatten bools without views
+            padding = cells.padding().astype(
+                _find_position_precision(found)
+            )  # Paddle 2.6 cannot flatten bools without views
             bias = _MASKED * padding.flatten(1).unsqueeze([1, 2])  # (N or 1, 1, 1, cells)
         x = self.input_proj(found).flatten(2).transpose([0, 2, 1])  # (N, cells, embed_dim)
         memory = self.transformer.encoder(x, position, bias)
@@ -149,17 +152,17 @@ class Detr(QueryDetector):
         maps = self.backbone.features(images, sizes) if masked else self.backbone.features(images)
         return maps[self.feature_level]
 
-    def cells(self, images: paddle.Tensor, found: paddle.Tensor, sizes: paddle.Tensor | None) -> Cells:
+    def cells(self, images: paddle.Tensor, found: paddle.Tensor, sizes: paddle.Tensor | None) -> ValidCells:
         """Which cells of the map ``found`` hold an image."""
         padded, grid = tuple(images.shape[2:]), tuple(found.shape[2:])
-        return cells_of(sizes, padded, grid, self.stride if self.mask_padding else None)
+        return find_valid_cells(sizes, padded, grid, self.stride if self.mask_padding else None)
 
-    def best(self, outputs: Outputs) -> Best:
+    def best(self, outputs: Outputs) -> TopDetections:
         """Every query is an object of the class it prefers, even where it prefers none."""
         probabilities = F.softmax(outputs["logits"], axis=-1).astype("float32")[..., :-1]
         scores, places = paddle.topk(probabilities.max(axis=-1), probabilities.shape[1], axis=1)
         labels = paddle.take_along_axis(probabilities.argmax(axis=-1), places, axis=1)
-        return Best(labels, corners_of_best(outputs["boxes"], places), scores)
+        return TopDetections(labels, corners_of_best(outputs["boxes"], places), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         self.num_classes = num_classes
@@ -187,6 +190,6 @@ class Detr(QueryDetector):
         return [*self.backbone.recomputed_layers(), *self.transformer.encoder.layers]
 
 
-def _precision_of(x: paddle.Tensor) -> str:
+def _find_position_precision(x: paddle.Tensor) -> str:
     """Return what positions are computed in: half precision counts no cells."""
     return "float64" if x.dtype == paddle.float64 else "float32"

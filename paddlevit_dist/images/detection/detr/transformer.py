@@ -38,7 +38,7 @@ class HeadMlp(nn.Layer):
         return self.layers[-1](x)
 
 
-class Cells(NamedTuple):
+class ValidCells(NamedTuple):
     """The rows and columns of a map that hold an image; what is padded lies at the right and the bottom.
 
     Attributes:
@@ -54,9 +54,9 @@ class Cells(NamedTuple):
         return paddle.logical_not(paddle.logical_and(self.rows.unsqueeze(2), self.columns.unsqueeze(1)))
 
 
-def cells_of(
+def find_valid_cells(
     sizes: paddle.Tensor | None, padded: tuple[int, int], grid: tuple[int, int], stride: int | None = None
-) -> Cells:
+) -> ValidCells:
     """Which cells of a map hold an image.
 
     Args:
@@ -67,7 +67,7 @@ def cells_of(
             the batch. A number: an image has ceil(pixels / stride) cells, as many as without the batch.
     """
     if sizes is None:
-        return Cells(*(paddle.ones([1, cells], dtype="bool") for cells in grid))
+        return ValidCells(*(paddle.ones([1, cells], dtype="bool") for cells in grid))
     if stride is not None:
         sizes = (sizes + (stride - 1)) // stride
     sides = []
@@ -75,10 +75,10 @@ def cells_of(
         source = paddle.arange(cells, dtype="int64")  # made on the device: nothing waits for a copy
         source = source if stride is not None else source * pixels // cells
         sides.append(source.unsqueeze(0) < sizes[:, axis : axis + 1].astype("int64"))
-    return Cells(*sides)
+    return ValidCells(*sides)
 
 
-def sine_embedding(cells: Cells, channels: int, dtype: str = "float32") -> paddle.Tensor:
+def sine_embedding(cells: ValidCells, channels: int, dtype: str = "float32") -> paddle.Tensor:
     """The sine embedding of each cell, (N or 1, height * width, channels): the first half is the row's, the rest the
     column's.
 
@@ -122,7 +122,7 @@ def grid_points(number: int) -> np.ndarray:
     return np.array(points)
 
 
-class Anchors(nn.Layer):
+class AnchorPoints(nn.Layer):
     """Lets queries begin at points, with what the encoder says there, and tells boxes from the points.
 
     So a query is near some object from the beginning, and a small network learns in minutes. Sources of the idea: Wang
@@ -133,7 +133,7 @@ class Anchors(nn.Layer):
         super().__init__()
         self.register_buffer("points", paddle.to_tensor(grid_points(number), dtype=paddle.get_default_dtype()))
 
-    def start(self, memory: paddle.Tensor, cells: Cells) -> paddle.Tensor:
+    def start(self, memory: paddle.Tensor, cells: ValidCells) -> paddle.Tensor:
         """Gather what the encoder's output (batch, cells, dim) holds at each image's points, (batch, queries, dim)."""
         width = cells.columns.shape[1]
         down, across = (side.astype(self.points.dtype).sum(axis=1, keepdim=True) for side in cells)  # (N or 1, 1)
@@ -146,8 +146,8 @@ class Anchors(nn.Layer):
 
     def forward(self, boxes):
         """Boxes (..., queries, 4) before the sigmoid, whose centres are told from the points."""
-        centres = paddle.log(self.points / (1.0 - self.points)).flip(axis=-1).astype(boxes.dtype)  # across and down
-        return paddle.concat([boxes[..., :2] + centres, boxes[..., 2:]], axis=-1)
+        centers = paddle.log(self.points / (1.0 - self.points)).flip(axis=-1).astype(boxes.dtype)  # across and down
+        return paddle.concat([boxes[..., :2] + centers, boxes[..., 2:]], axis=-1)
 
 
 class AtPoints(nn.initializer.Initializer):
@@ -173,7 +173,7 @@ def xavier(inputs: int, outputs: int, together: int = 1) -> Linear:
     return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=zeros())
 
 
-class Attention(MultiHeadAttention):
+class QueryAttention(MultiHeadAttention):
     """Attention of queries to keys that have their own values."""
 
     def __init__(self, dim: int, num_heads: int, dropout: float):
@@ -193,12 +193,12 @@ def _add_bias(weights, bias: paddle.Tensor):
     return weights + bias.astype(weights.dtype)
 
 
-class _Layer(nn.Layer):
+class _TransformerLayer(nn.Layer):
     """Common parts of the layers of encoder and decoder: self-attention and an MLP with a ReLU."""
 
     def __init__(self, dim: int, num_heads: int, feedforward: int, dropout: float):
         super().__init__()
-        self.self_attn = Attention(dim, num_heads, dropout)
+        self.self_attn = QueryAttention(dim, num_heads, dropout)
         self.linear1, self.linear2 = xavier(dim, feedforward), xavier(feedforward, dim)
         self.norm1, self.norm2 = LayerNorm(dim, epsilon=_EPSILON), LayerNorm(dim, epsilon=_EPSILON)
         self.dropout = nn.Dropout(dropout)
@@ -207,7 +207,7 @@ class _Layer(nn.Layer):
         return self.dropout(self.linear2(self.dropout(F.relu(self.linear1(x)))))
 
 
-class EncoderLayer(_Layer):
+class EncoderLayer(_TransformerLayer):
     """Cells look at each other; where they are is added to queries and keys."""
 
     def forward(self, x, position, bias: paddle.Tensor | None = None):
@@ -217,12 +217,12 @@ class EncoderLayer(_Layer):
         return self.norm2(x + self.mlp(x))
 
 
-class DecoderLayer(_Layer):
+class DetrDecoderLayer(_TransformerLayer):
     """Queries look at each other, then at the cells."""
 
     def __init__(self, dim: int, num_heads: int, feedforward: int, dropout: float):
         super().__init__(dim, num_heads, feedforward, dropout)
-        self.multihead_attn = Attention(dim, num_heads, dropout)
+        self.multihead_attn = QueryAttention(dim, num_heads, dropout)
         self.norm3 = LayerNorm(dim, epsilon=_EPSILON)
 
     def forward(self, x, queries, keys, memory, bias: paddle.Tensor | None = None):
@@ -240,7 +240,7 @@ class DecoderLayer(_Layer):
         return self.norm3(x + self.mlp(x))
 
 
-class Encoder(nn.Layer):
+class DetrEncoder(nn.Layer):
     def __init__(self, layers: int, *layer: Any):
         super().__init__()
         self.layers = nn.LayerList([EncoderLayer(*layer) for _ in range(layers)])
@@ -251,12 +251,12 @@ class Encoder(nn.Layer):
         return x  # (batch, cells, dim)
 
 
-class Decoder(nn.Layer):
+class DetrDecoder(nn.Layer):
     """``norm`` is applied to the output of each layer for the heads; the next layer has it without."""
 
     def __init__(self, layers: int, dim: int, *layer: Any):
         super().__init__()
-        self.layers = nn.LayerList([DecoderLayer(dim, *layer) for _ in range(layers)])
+        self.layers = nn.LayerList([DetrDecoderLayer(dim, *layer) for _ in range(layers)])
         self.norm = LayerNorm(dim, epsilon=_EPSILON)
 
     def forward(self, start, queries, position, memory, bias: paddle.Tensor | None = None):
@@ -281,5 +281,5 @@ class Transformer(nn.Layer):
     ):
         super().__init__()
         layer = (dim, num_heads, feedforward, dropout)
-        self.encoder = Encoder(encoder_layers, *layer)
-        self.decoder = Decoder(decoder_layers, *layer)
+        self.encoder = DetrEncoder(encoder_layers, *layer)
+        self.decoder = DetrDecoder(decoder_layers, *layer)

@@ -77,7 +77,7 @@ class MatchTable(NamedTuple):
             twice = image_ids[order][1:][np.diff(image_ids[order]) == 0]
             raise UserError(f"image {int(twice[0])} was evaluated twice: images must have different ids")
         if (np.diff(order) != 1).any():
-            rows = [column[_rows_of(order, counts)] for column in rows]
+            rows = [column[_find_rows(order, counts)] for column in rows]
             annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
             annotated = annotated[np.argsort(annotated[:, 0], kind="stable")]
         return cls(image_ids[order], counts[order], num_true[order], *rows, totals, annotated)
@@ -115,7 +115,7 @@ class GrowingTable:
         return MatchTable.joined(self._tables)
 
 
-def _rows_of(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _find_rows(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Positions of the rows of images taken in this order."""
     first = np.cumsum(counts) - counts
     shift = first[order] - (np.cumsum(counts[order]) - counts[order])  # by how much each image's rows move
@@ -127,19 +127,19 @@ UNDEFINED = -1.0  # where there is nothing to find
 _AT_50, _AT_75 = 0, 5
 
 
-def limits_of(most: int | None) -> tuple[int, ...]:
+def resolve_detection_limits(most: int | None) -> tuple[int, ...]:
     """Return the numbers of detections of an image and class that COCO's recalls take, of which ``most`` is the last;
     None: 100."""
     return MAX_DETECTIONS if most is None else (*MAX_DETECTIONS[:-1], most)
 
 
 def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
-    """Name the numbers that ``Accumulated.stats`` returns, in their order."""
+    """Name the numbers that ``AccumulatedResults.stats`` returns, in their order."""
     recalls = [f"AR_{most}" for most in max_detections]
     return ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", *recalls, "AR_small", "AR_medium", "AR_large"]
 
 
-class Accumulated(NamedTuple):
+class AccumulatedResults(NamedTuple):
     """Precision and recall, -1 where nothing can be found.
 
     Attributes:
@@ -186,7 +186,7 @@ def _mean(values: np.ndarray) -> float:
     return float(np.mean(defined)) if len(defined) else UNDEFINED
 
 
-def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> Accumulated:
+def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> AccumulatedResults:
     """Precision and recall of all images of a table. Detections of equal score are ranked by the image's id.
 
     Args:
@@ -200,7 +200,7 @@ def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS
     precision = np.full(shape[:1] + RECALLS.shape + shape[1:], UNDEFINED)
     order = np.argsort(table.labels, kind="stable")  # images stay in ascending order within a class
     bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
-    ranks = ranks_of(table)
+    ranks = compute_ranks(table)
     limits = np.asarray(max_detections, np.int64)
     for label in range(num_classes):
         rows = order[bounds[label] : bounds[label + 1]]
@@ -209,10 +209,10 @@ def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS
             table.found[rows], table.ignored[rows], ranks[rows], limits, table.totals[label], RECALLS,
             precision[:, :, label], recall[:, label],
         )  # fmt: skip
-    return Accumulated(precision, recall, tuple(max_detections))
+    return AccumulatedResults(precision, recall, tuple(max_detections))
 
 
-def ranks_of(table: MatchTable) -> np.ndarray:
+def compute_ranks(table: MatchTable) -> np.ndarray:
     """Place of each row among those of its image and class, from 0: int64 (rows,)."""
     images, labels = table.image_of_rows(), table.labels
     is_first = np.ones(len(labels), bool)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .accumulation import MatchTable
-from .resampling import Curves
+from .resampling import DetectionCurves
 
 _AT_50 = 0
 _OF_ONE = ("AP", "AP50", "AP75")
@@ -48,7 +48,7 @@ def quality(table: MatchTable, least_score: float) -> ImageQuality:
 
 
 def image_columns(
-    table: MatchTable, curves: Curves, class_names: Sequence[str], least_score: float
+    table: MatchTable, curves: DetectionCurves, class_names: Sequence[str], least_score: float
 ) -> dict[str, Sequence[Any]]:
     """Columns of a table with a row for each image: what is annotated and what is found, as "cat 2, dog 1"; the
     highest score; COCO's numbers of this image alone, not a number where nothing is annotated; true and false

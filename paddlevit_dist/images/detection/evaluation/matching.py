@@ -19,7 +19,7 @@ import numpy as np
 from ....runtime.compiled import compiled
 from ....runtime.errors import UserError
 from ...run_lengths import ManyRuns
-from ..detections import Detections, as_written
+from ..detections import DetectedObjects, as_written
 from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
 _MOST_CLASSES = 1 << 16
@@ -42,11 +42,11 @@ class BoxGroundTruth(NamedTuple):
     is_crowd: np.ndarray
 
 
-class Masks(NamedTuple):
+class ImageMasks(NamedTuple):
     """The masks of one image.
 
     Attributes:
-        found, true: of each detection and of each annotation, as ``run_lengths.text_of`` returns them.
+        found, true: of each detection and of each annotation, as ``run_lengths.compress_runs`` returns them.
         height: of the image.
     """
 
@@ -55,7 +55,7 @@ class Masks(NamedTuple):
     height: int
 
 
-class Candidates(NamedTuple):
+class CandidateDetections(NamedTuple):
     """The n detections of one image as they are compared.
 
     Attributes:
@@ -65,7 +65,7 @@ class Candidates(NamedTuple):
         areas: float64 (n,); None: width times height, or pixels of the masks.
     """
 
-    shapes: np.ndarray | Masks
+    shapes: np.ndarray | ImageMasks
     scores: np.ndarray
     labels: np.ndarray
     areas: np.ndarray | None = None
@@ -74,19 +74,19 @@ class Candidates(NamedTuple):
 def match(
     image_id: int,
     truth: Any,
-    detections: Detections,
+    detections: DetectedObjects,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
 ) -> MatchTable:
     """The table of one image, by the IoU of boxes, of detections in which all is finite."""
-    found = Candidates(as_written(detections.boxes), detections.scores, detections.labels)
+    found = CandidateDetections(as_written(detections.boxes), detections.scores, detections.labels)
     return match_found(image_id, truth, found, num_classes, max_detections)
 
 
 def match_found(
     image_id: int,
     truth: Any,
-    found: Candidates,
+    found: CandidateDetections,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
 ) -> MatchTable:
@@ -133,7 +133,7 @@ def match_found(
 
 
 def _overlaps(
-    shapes: np.ndarray | Masks,
+    shapes: np.ndarray | ImageMasks,
     rows: np.ndarray,
     true_boxes: np.ndarray,
     true_rows: np.ndarray,
@@ -142,7 +142,7 @@ def _overlaps(
 ) -> tuple[np.ndarray, np.ndarray]:
     """IoUs of the pairs of all groups, one behind the other, and the areas of the detections ``rows``."""
     overlaps = np.zeros(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())
-    if isinstance(shapes, Masks):
+    if isinstance(shapes, ImageMasks):
         masks = ManyRuns.of([shapes.found[row] for row in rows.tolist()], shapes.height)
         true = ManyRuns.of([shapes.true[row] for row in true_rows.tolist()], shapes.height)
         _mask_overlaps(*masks, *true, is_crowd, groups, overlaps)

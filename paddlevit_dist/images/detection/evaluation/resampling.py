@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ....runtime.compiled import compiled
-from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, RECALLS, MatchTable, ranks_of, stat_names
+from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, RECALLS, MatchTable, compute_ranks, stat_names
 
 
-class Curves(NamedTuple):
+class DetectionCurves(NamedTuple):
     """Detections and true positives in the order of their scores, for each class and range of areas. A group is
     ``class * areas + area``, a curve ``group * thresholds + threshold``.
 
@@ -41,13 +41,13 @@ class Curves(NamedTuple):
     max_detections: tuple[int, ...]
 
     @classmethod
-    def of(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "Curves":
+    def of(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "DetectionCurves":
         """Those of all images of a table that was matched with these ``max_detections``."""
         num_classes, areas, steps = len(table.totals), len(AREA_RANGES), len(IOU_THRESHOLDS)
         order = np.lexsort((-table.scores.astype(np.float64), table.labels))  # stable: ties by image
         bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
         images = table.image_of_rows()[order].astype(np.int32)
-        limit = np.searchsorted(max_detections, ranks_of(table)[order], side="right").astype(np.int8)
+        limit = np.searchsorted(max_detections, compute_ranks(table)[order], side="right").astype(np.int8)
         found, ignored = table.found[order], table.ignored[order]
         groups = np.zeros(num_classes * areas + 1, np.int64)
         curves = np.zeros(num_classes * areas * steps + 1, np.int64)
@@ -81,9 +81,9 @@ class Curves(NamedTuple):
 
 
 def named_scores(
-    curves: Mapping[str, tuple[Curves, np.ndarray]], class_names: Sequence[str], weights: np.ndarray
+    curves: Mapping[str, tuple[DetectionCurves, np.ndarray]], class_names: Sequence[str], weights: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """``Curves.scores`` by name, (draws,) each: COCO's numbers, and AP of each class.
+    """``DetectionCurves.scores`` by name, (draws,) each: COCO's numbers, and AP of each class.
 
     Args:
         curves: what is before the names -> the curves, and the position in them of each sample's image, int

@@ -13,7 +13,7 @@ from ....runtime.errors import UserError
 from ....runtime.files import open_regular
 from ....runtime.printing import shorten
 from ...data.odd_data import count
-from ...run_lengths import area_of, outline, runs_of, text_of
+from ...run_lengths import compress_runs, compute_area, outline, parse_segmentation
 from ..coco_files import (
     LARGEST,
     CocoFile,
@@ -29,7 +29,7 @@ from ..coco_files import (
 )
 from ..detections import BOXES, MASKS
 from .accumulation import MAX_DETECTIONS, GrowingTable, MatchTable
-from .matching import BoxGroundTruth, Candidates, Masks, match_found
+from .matching import BoxGroundTruth, CandidateDetections, ImageMasks, match_found
 from .named_results import match_names
 
 
@@ -44,7 +44,7 @@ class AnnotationFile(NamedTuple):
         category_ids: likewise; label k stands for the k-th.
         names: of the categories, each different.
         truth: of all images.
-        masks: of the annotations, as ``run_lengths.text_of`` returns them, where masks are compared.
+        masks: of the annotations, as ``run_lengths.compress_runs`` returns them, where masks are compared.
         first: int64 (images + 1,), first annotation of each image.
         notices: what in the file differs from what COCO's tools write.
         file_names: of the images; "" where the file does not say.
@@ -63,16 +63,16 @@ class AnnotationFile(NamedTuple):
     file_names: Sequence[str] = ()
     own_names: Sequence[str] = ()
 
-    def truth_of(self, image: int) -> BoxGroundTruth:
+    def get_truth(self, image: int) -> BoxGroundTruth:
         """The annotations of an image, by its position."""
         chosen = slice(self.first[image], self.first[image + 1])
         return BoxGroundTruth(*(column[chosen] for column in self.truth))
 
-    def masks_of(self, image: int) -> list[bytes]:
+    def get_masks(self, image: int) -> list[bytes]:
         """The masks of an image's annotations."""
         return (self.masks or [])[self.first[image] : self.first[image + 1]]
 
-    def size_of(self, image: int) -> tuple[int, int]:
+    def get_size(self, image: int) -> tuple[int, int]:
         """Height and width of an image.
 
         Raises:
@@ -107,7 +107,7 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
     require_sides(coco.file, boxes[has_area], coco.sizes[np.array(coco.owners, int)[order]][has_area])
     masks = _masks(coco, order, boxes) if kind == MASKS else None
     missing = np.flatnonzero(np.isnan(areas))
-    areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [area_of(masks[row]) for row in missing]
+    areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [compute_area(masks[row]) for row in missing]
     nothing = [] if coco.numbers else [f"{coco.file}: no annotations in it, so no score is defined"]
     return AnnotationFile(
         coco.file,
@@ -139,7 +139,7 @@ def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
             size = coco.bytes[row]
             shape = segmentation_at(stream, coco.starts[row], size, number) if size else outline(box)
             try:
-                masks.append(text_of(shape, image.height, image.width))
+                masks.append(compress_runs(shape, image.height, image.width))
             except ValueError as error:
                 raise UserError(f"{coco.file}: annotation {number}: its segmentation {error}") from None
     return masks
@@ -170,7 +170,7 @@ class ResultFile(NamedTuple):
         areas: float64 (n,).
         scores: float64 (n,).
         labels: int64 (n,), as in the annotations, -1 for categories that they do not have.
-        masks: of each, as ``run_lengths.text_of`` returns them, where masks are compared.
+        masks: of each, as ``run_lengths.compress_runs`` returns them, where masks are compared.
         first: int64 (images + 1,), first detection of each image.
         notices: what differs from what COCO's tools expect.
         matched: how many images and categories were matched by their names, in words; empty where numbers decide.
@@ -186,13 +186,13 @@ class ResultFile(NamedTuple):
     notices: list[str]
     matched: str = ""
 
-    def rows_of(self, image: int) -> slice:
+    def find_rows(self, image: int) -> slice:
         """Where the detections of an image are, by its position."""
         return slice(self.first[image], self.first[image + 1])
 
-    def masks_of(self, image: int) -> list[bytes]:
+    def get_masks(self, image: int) -> list[bytes]:
         """The masks of an image's detections."""
-        return (self.masks or [])[self.rows_of(image)]
+        return (self.masks or [])[self.find_rows(image)]
 
 
 def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> ResultFile:
@@ -207,10 +207,10 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         UserError: the file cannot be read, is none of results, or names images that the annotations do not have.
     """
     path = os.fspath(path)
-    images, labels, scores, shapes = array("q"), array("q"), array("d"), _Shapes(annotations, kind)
+    images, labels, scores, shapes = array("q"), array("q"), array("d"), _ResultShapes(annotations, kind)
     unknown: dict[Id, int] = {}  # images that the annotations do not have -> their first result
     try:
-        found, named = _elements_of(path), match_names(path, annotations)
+        found, named = _read_elements(path), match_names(path, annotations)
         for number, result, *_ in found:
             refused = f"{path}: result {number} has"
             named.require_plain(path, number, result)
@@ -252,13 +252,13 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
     )
 
 
-def _elements_of(path: str) -> Iterator[JsonElement]:
+def _read_elements(path: str) -> Iterator[JsonElement]:
     """The results in a file, see ``coco_files.elements``.
 
     Raises:
         UserError: it is no list.
     """
-    lists = elements(path, {"": _Result})
+    lists = elements(path, {"": _ResultRecord})
     if "" not in lists:
         raise UserError(
             f"{path}: expected a list of results, found an object, as annotations are; results are "
@@ -296,7 +296,7 @@ def _notices(path: str, labels: np.ndarray, have_boxes_too: bool, names: Sequenc
     return notices
 
 
-class _Result(msgspec.Struct, gc=False):
+class _ResultRecord(msgspec.Struct, gc=False):
     image_id: int | float | str
     category_id: int | float | str
     score: float
@@ -306,7 +306,7 @@ class _Result(msgspec.Struct, gc=False):
     segmentation: Any = None
 
 
-class _Shapes:
+class _ResultShapes:
     """Boxes, areas and masks of results, read one by one."""
 
     def __init__(self, annotations: AnnotationFile, kind: str) -> None:
@@ -315,7 +315,7 @@ class _Shapes:
         self.boxes, self.areas = array("d"), array("d")
         self.masks: list[bytes] = []
 
-    def add(self, image: int, result: _Result) -> None:
+    def add(self, image: int, result: _ResultRecord) -> None:
         """Take the box or the mask of a result in this image, by its position.
 
         Raises:
@@ -345,15 +345,15 @@ class _Shapes:
         """Box and area of a result with a mask, which is kept where masks are compared."""
         height, width = self.annotations.sizes[image].tolist()
         if self.kind == BOXES:  # the size need not be known
-            runs = runs_of(shape, *((height, width) if min(height, width) > 0 else (None, None)))
+            runs = parse_segmentation(shape, *((height, width) if min(height, width) > 0 else (None, None)))
             return runs.box(), runs.area
-        height, width = self.annotations.size_of(image)
-        text = text_of(outline(box) if shape is None else shape, height, width)
+        height, width = self.annotations.get_size(image)
+        text = compress_runs(outline(box) if shape is None else shape, height, width)
         self.masks.append(text)
-        return box, area if self.has_boxes else area_of(text)
+        return box, area if self.has_boxes else compute_area(text)
 
 
-def table_of(
+def build_match_table(
     annotations: AnnotationFile, results: ResultFile, kind: str, max_detections: Sequence[int] = MAX_DETECTIONS
 ) -> MatchTable:
     """All images of the annotations, matched. ``image_ids`` of the table are positions in ``annotations.image_ids``.
@@ -366,12 +366,12 @@ def table_of(
     tables = GrowingTable(num_classes)
     images = range(len(annotations.image_ids))
     for image in tqdm(images, desc="matching", unit="image", delay=1.0, disable=None, leave=False):
-        truth, rows = annotations.truth_of(image), results.rows_of(image)
+        truth, rows = annotations.get_truth(image), results.find_rows(image)
         scores, labels = results.scores[rows], results.labels[rows]
         shapes: Any = results.boxes[rows]
         if kind == MASKS:
             height = int(annotations.sizes[image, 0])
-            shapes = Masks(results.masks_of(image), annotations.masks_of(image), height)
-        found = Candidates(shapes, scores, labels, results.areas[rows])
+            shapes = ImageMasks(results.get_masks(image), annotations.get_masks(image), height)
+        found = CandidateDetections(shapes, scores, labels, results.areas[rows])
         tables.add(match_found(image, truth, found, num_classes, max_detections))
     return tables.joined()

@@ -15,7 +15,7 @@ from ....runtime.printing import shorten
 from ....runtime.text_files import read_bytes
 from ...data.formats import names_in, stems
 from ...data.odd_data import count
-from ...run_lengths import outline, text_of
+from ...run_lengths import compress_runs, outline
 from ..coco_files import Id
 from ..data.detection_dataset import DetectionDataset
 from ..data.yolo import box_and_area
@@ -31,7 +31,7 @@ _MARGIN = 0.05  # share of the image by which few detectors' boxes reach beyond 
 _EXPECTED = "expected class x y width height confidence, shares of the image from 0 to 1 (save_txt and save_conf)"
 
 
-def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) -> AnnotationFile:
+def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) -> AnnotationFile:
     """Return what is annotated in the images of a data set.
 
     Args:
@@ -40,7 +40,7 @@ def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) ->
     Raises:
         UserError: nothing is annotated in it, or it has no masks to compare.
     """
-    if not dataset.labelled:
+    if not dataset.labeled:
         raise UserError(f"{source} does not say what is in its images: there is nothing to compare with")
     if kind == MASKS and not dataset.has_masks:
         raise UserError(f"{source}: no object has a mask, and masks are to be compared")
@@ -49,7 +49,7 @@ def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) ->
     sizes = dataset.sizes[order].reshape(-1, 2)
     masks = None
     if kind == MASKS:
-        masks = [text_of(mask, *size) for one, size in zip(found, sizes.tolist()) for mask in one.masks or ()]
+        masks = [compress_runs(mask, *size) for one, size in zip(found, sizes.tolist()) for mask in one.masks or ()]
     columns = [
         np.concatenate([getattr(one, name) for one in found]) for name in ("boxes", "labels", "areas", "is_crowd")
     ]
@@ -69,7 +69,7 @@ def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) ->
     )
 
 
-class _Rows(NamedTuple):
+class _DetectionRows(NamedTuple):
     """Detections that are read file by file; see ``ResultFile``."""
 
     boxes: array
@@ -100,10 +100,10 @@ def read_yolo(folder: str, annotations: AnnotationFile, label_of: Mapping[int, i
     files = dict(zip(stems(names), names))
     images = stems(annotations.file_names)
     _require_known(folder, files, images, annotations)
-    rows, first = _Rows(array("d"), array("d"), array("q"), []), [0]
+    rows, first = _DetectionRows(array("d"), array("d"), array("q"), []), [0]
     for image, stem in enumerate(tqdm(images, desc="reading", unit="file", delay=1.0, disable=None, leave=False)):
         if stem in files:
-            height, width = annotations.size_of(image)
+            height, width = annotations.get_size(image)
             _read(os.path.join(folder, files[stem]), (height, width), label_of, kind, rows)
         first.append(len(rows.scores))
     boxes = np.array(rows.boxes).reshape(-1, 4)
@@ -140,7 +140,7 @@ def _require_known(folder: str, files: Mapping[str, str], images: Sequence[str],
         raise UserError(f"{folder}: {said}; images are called {images[0]} there, for example")
 
 
-def _read(file: str, size: tuple[int, int], label_of: Mapping[int, int], kind: str, rows: _Rows) -> None:
+def _read(file: str, size: tuple[int, int], label_of: Mapping[int, int], kind: str, rows: _DetectionRows) -> None:
     """Add the detections of an image of this height and width."""
     try:
         content = read_bytes(file, _LARGEST_BYTES)
@@ -164,7 +164,7 @@ def _read(file: str, size: tuple[int, int], label_of: Mapping[int, int], kind: s
             outlined = (
                 outline(box) if len(shares) == 4 else [(np.reshape(shares, (-1, 2)) * size[::-1]).ravel().tolist()]
             )
-            rows.masks.append(text_of(outlined, *size))
+            rows.masks.append(compress_runs(outlined, *size))
 
 
 def _line(values: list[float], label_of: Mapping[int, int]) -> tuple[int, list[float], float]:

@@ -8,17 +8,17 @@ import paddle
 from paddle.nn import functional as F
 
 from ....runtime.transfers import read, to_device_together
-from ....tasks.task import Term
+from ....tasks.task import LossTerm
 from ..boxes import offsets, overlaps
-from ..detector import Criterion, Outputs, Targets
+from ..detector import DetectionCriterion, DetectionTargets, Outputs
 from ..variants import MaskRcnnRules
-from .region_heads import Regions, levels_of, roi_align, stand_in
+from .region_heads import RegionBatch, assign_levels, roi_align, stand_in
 from .region_proposals import match, sample
 
 NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
 
 
-class MaskRcnnCriterion(Criterion):
+class MaskRcnnCriterion(DetectionCriterion):
     """Objectness and boxes of the anchors, classes, boxes and masks of the regions, all of weight 1 but the classes.
 
     With the normaliser "global" each term is the mean over an image's samples (256 anchors, 512 regions, all regions
@@ -41,10 +41,10 @@ class MaskRcnnCriterion(Criterion):
         anchor_beta: float = 1 / 9,
         box_beta: float = 1 / 9,
         has_masks: bool = True,
-        normaliser: str = "global",
+        normalizer: str = "global",
         class_weight: float = 1.0,
     ):
-        super().__init__(normaliser)
+        super().__init__(normalizer)
         self.anchor_beta, self.box_beta = anchor_beta, box_beta
         self.terms_by_name: tuple[str, ...] = NAMES if has_masks else NAMES[:-1]
         self.weights = {name: class_weight if name == "classes" else 1.0 for name in self.terms_by_name}
@@ -55,7 +55,7 @@ class MaskRcnnCriterion(Criterion):
         """The number of images, for each term."""
         return dict.fromkeys(self.count_names, len(batch["labels"]))
 
-    def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
+    def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
         """The terms of what ``MaskRCNN.forward`` returned with targets."""
         of_anchors = F.binary_cross_entropy_with_logits(
             outputs["anchor_logits"], outputs["anchor_positive"], reduction="none"
@@ -80,11 +80,11 @@ class MaskRcnnCriterion(Criterion):
             name: self._term(*losses[name], images)._replace(weight=self.weights[name]) for name in self.terms_by_name
         }
 
-    def _term(self, losses: paddle.Tensor, shares: paddle.Tensor, images: int) -> Term:
+    def _term(self, losses: paddle.Tensor, shares: paddle.Tensor, images: int) -> LossTerm:
         if self.is_global:
-            return Term((losses * shares).sum(), images)
+            return LossTerm((losses * shares).sum(), images)
         used = (shares > 0).astype(losses.dtype)
-        return Term((losses * used).sum(), used.sum())
+        return LossTerm((losses * used).sum(), used.sum())
 
 
 def smooth_l1(changes: paddle.Tensor, wanted: paddle.Tensor, beta: float) -> paddle.Tensor:
@@ -108,7 +108,7 @@ class RegionTargets(NamedTuple):
         objects: int64 (p,), which of its image's objects each of them is, on the host.
     """
 
-    regions: Regions
+    regions: RegionBatch
     labels: paddle.Tensor
     offsets: paddle.Tensor
     shares: paddle.Tensor
@@ -118,7 +118,7 @@ class RegionTargets(NamedTuple):
 
 @paddle.no_grad()
 def region_targets(
-    proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, rules: MaskRcnnRules
+    proposals: Sequence[paddle.Tensor], targets: DetectionTargets, levels: int, rules: MaskRcnnRules
 ) -> RegionTargets:
     """Sample regions from the proposals (n, 4) of each image and from its objects themselves. The host waits for the
     device once, to know which were drawn.
@@ -132,7 +132,7 @@ def region_targets(
     if len(images) == 0:
         return _nothing(proposals[0])
     boxes, labels, wanted, states = (paddle.concat(list(parts)) for parts in zip(*drawn))
-    known, of_level = read(states, levels_of(boxes, levels, rules.reference_size))
+    known, of_level = read(states, assign_levels(boxes, levels, rules.reference_size))
     used = np.flatnonzero(known[:, 0])
     if len(used) == 0:
         return _nothing(proposals[0])
@@ -141,11 +141,11 @@ def region_targets(
     positive = np.flatnonzero(is_positive)
     places, shares = _with_shares(used, counts[images], boxes)
     boxes, labels, wanted = (paddle.gather(part, places) for part in (boxes, labels, wanted))
-    return RegionTargets(Regions(boxes, images, of_level), labels, wanted, shares, positive, objects[positive])
+    return RegionTargets(RegionBatch(boxes, images, of_level), labels, wanted, shares, positive, objects[positive])
 
 
 def _draw(
-    proposals: paddle.Tensor, targets: Targets, image: int, rules: MaskRcnnRules
+    proposals: paddle.Tensor, targets: DetectionTargets, image: int, rules: MaskRcnnRules
 ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor, paddle.Tensor]:
     """Boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one image."""
     count = int(targets.box_counts[image])
@@ -192,14 +192,14 @@ class MaskTargets(NamedTuple):
         shares: (p,), one over how many of them the image has; 0 for a stand-in where no image has any.
     """
 
-    regions: Regions
+    regions: RegionBatch
     labels: paddle.Tensor
     masks: paddle.Tensor
     shares: paddle.Tensor
 
 
 @paddle.no_grad()
-def mask_targets(of_boxes: RegionTargets, targets: Targets, side: int) -> MaskTargets:
+def mask_targets(of_boxes: RegionTargets, targets: DetectionTargets, side: int) -> MaskTargets:
     """The masks of the objects, as their regions see them.
 
     Args:
@@ -212,12 +212,12 @@ def mask_targets(of_boxes: RegionTargets, targets: Targets, side: int) -> MaskTa
     chosen, everything = of_boxes.positive, of_boxes.regions
     images = everything.images[chosen]
     places, shares = _with_shares(chosen, np.bincount(images)[images], of_boxes.shares)
-    regions = Regions(paddle.gather(everything.boxes, places), images, everything.levels[chosen])
-    masks = _masks_of(targets.masks, regions, of_boxes.objects, side)
+    regions = RegionBatch(paddle.gather(everything.boxes, places), images, everything.levels[chosen])
+    masks = _crop_masks(targets.masks, regions, of_boxes.objects, side)
     return MaskTargets(regions, paddle.gather(of_boxes.labels, places), masks, shares)
 
 
-def _masks_of(masks: paddle.Tensor, regions: Regions, objects: np.ndarray, side: int) -> paddle.Tensor:
+def _crop_masks(masks: paddle.Tensor, regions: RegionBatch, objects: np.ndarray, side: int) -> paddle.Tensor:
     """The parts (p, side, side) of the masks (N, M, H, W) inside the regions, each of one of its image's objects, int
     (p,), as torchvision cuts them out: the mean of about one sample a pixel. Of one image at a time they are floats.
     """

@@ -22,8 +22,8 @@ from ...models.layers import Conv2D, LayerNorm
 from ...run_lengths import encode
 from .. import key_names
 from ..boxes import inside, move_boxes
-from ..detections import Detections
-from ..detector import Criterion, Detector, Outputs, Targets, uniform, zeros
+from ..detections import DetectedObjects
+from ..detector import DetectionCriterion, DetectionTargets, Detector, Outputs, uniform, zeros
 from ..variants import FASTER_RCNN, MASK_RCNN, MaskRcnnRules
 from .criterion import MaskRcnnCriterion, mask_targets, region_targets
 from .region_heads import RegionHeads, paste, stand_in
@@ -135,7 +135,7 @@ class MaskRCNN(Detector):
     """
 
     learns_masks = True
-    reference_normaliser = "as torchvision does: each term by the samples of each device"
+    reference_normalizer = "as torchvision does: each term by the samples of each device"
     variants = MASK_RCNN
     coco_outputs = key_names.TORCHVISION_OUTPUTS
     key_maps = key_names.MASK_RCNN
@@ -190,14 +190,14 @@ class MaskRCNN(Detector):
     @classmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
-    ) -> Criterion:
+    ) -> DetectionCriterion:
         """See ``Detector.criterion``; ``losses`` may have ``normaliser`` and ``class_weight``."""
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
         rules = MaskRcnnRules(**(chosen["rules"] or {}))
         return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))
 
     def forward(
-        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
+        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
         """See ``Detector.forward``.
 
@@ -225,7 +225,9 @@ class MaskRCNN(Detector):
             return self._detect(maps, proposals, sizes)
         return {**sampled, **self._learn(maps, proposals, targets)}
 
-    def _learn(self, maps: Sequence[paddle.Tensor], proposals: list[paddle.Tensor], targets: Targets) -> Outputs:
+    def _learn(
+        self, maps: Sequence[paddle.Tensor], proposals: list[paddle.Tensor], targets: DetectionTargets
+    ) -> Outputs:
         heads = self.roi_heads
         taught = region_targets(proposals, targets, len(heads.strides), self.rules)
         logits, changes = heads.classify(maps, taught.regions)
@@ -281,7 +283,7 @@ class MaskRCNN(Detector):
             outputs["masks"] = F.sigmoid(self.roi_heads.masks(maps, regions, outputs["labels"] + 1))
         return {**outputs, "numbers": to_device(np.array(numbers, np.int64))}
 
-    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
         """See ``Detector.decode``."""
         arrays = dict(zip(outputs, read(*outputs.values())))
         results, start = [], 0
@@ -295,7 +297,7 @@ class MaskRCNN(Detector):
             if self.learns_masks:
                 masks = [encode(paste(mask, box, (height, width))) for mask, box in zip(arrays["masks"][own], boxes)]
             scores, labels = arrays["scores"][own].astype(np.float32), arrays["labels"][own].astype(np.int64)
-            results.append(Detections(boxes, scores, labels, masks))
+            results.append(DetectedObjects(boxes, scores, labels, masks))
         return results
 
     def reset_classifier(self, num_classes: int) -> None:

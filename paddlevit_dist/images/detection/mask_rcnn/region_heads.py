@@ -23,7 +23,7 @@ _CERTAIN = 0.5  # a pixel belongs to the object above this
 _THIRD = 2  # the level, from 0, that boxes of the reference size are cut out of
 
 
-def levels_of(boxes: paddle.Tensor, number: int, reference_size: float) -> paddle.Tensor:
+def assign_levels(boxes: paddle.Tensor, number: int, reference_size: float) -> paddle.Tensor:
     """The level from 0 to ``number`` - 1 that each box is cut out of, int64 (n,) of (n, 4): one coarser for each
     doubling of the side.
 
@@ -109,8 +109,8 @@ def paste(mask: np.ndarray, box: np.ndarray, size: tuple[int, int]) -> np.ndarra
     """
     side = len(mask)
     padded = np.pad(np.asarray(mask, dtype=np.float32), 1)
-    centre, half = (box[2:] + box[:2]) * 0.5, (box[2:] - box[:2]) * 0.5 * ((side + 2) / side)
-    x0, y0, x1, y1 = (int(value) for value in np.concatenate([centre - half, centre + half]))
+    center, half = (box[2:] + box[:2]) * 0.5, (box[2:] - box[:2]) * 0.5 * ((side + 2) / side)
+    x0, y0, x1, y1 = (int(value) for value in np.concatenate([center - half, center + half]))
     width, height = max(x1 - x0 + 1, 1), max(y1 - y0 + 1, 1)
     rows = np.arange(max(y0, 0), min(y0 + height, size[0]))
     columns = np.arange(max(x0, 0), min(x0 + width, size[1]))
@@ -136,7 +136,7 @@ def _weights(positions: np.ndarray, length: int, side: int) -> np.ndarray:
     return weights
 
 
-class Regions(NamedTuple):
+class RegionBatch(NamedTuple):
     """Boxes in a batch of images.
 
     Attributes:
@@ -150,10 +150,10 @@ class Regions(NamedTuple):
     levels: np.ndarray
 
 
-def stand_in(like: paddle.Tensor) -> Regions:
+def stand_in(like: paddle.Tensor) -> RegionBatch:
     """One region of one pixel, for layers that must compute where there is none; what comes of it is ignored."""
     box = constant(np.array, ((0.0, 0.0, 1.0, 1.0),), "float32")
-    return Regions(box.astype(like.dtype), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    return RegionBatch(box.astype(like.dtype), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
 class BoxHead(nn.Layer):
@@ -229,16 +229,16 @@ class RegionHeads(nn.Layer):
         self.box_predictor = BoxPredictor(self.hidden, classes)
         self.mask_predictor = MaskPredictor(self.mask_width, self.mask_width, classes) if self.mask_width else None
 
-    def regions(self, boxes: paddle.Tensor, images: np.ndarray) -> Regions:
+    def regions(self, boxes: paddle.Tensor, images: np.ndarray) -> RegionBatch:
         """Regions of boxes (n, 4), n at least 1; the host waits for the device to know their levels."""
-        (levels,) = read(levels_of(boxes, len(self.strides), self.rules.reference_size))
-        return Regions(boxes, images, levels)
+        (levels,) = read(assign_levels(boxes, len(self.strides), self.rules.reference_size))
+        return RegionBatch(boxes, images, levels)
 
-    def classify(self, maps: Sequence[paddle.Tensor], regions: Regions) -> tuple[paddle.Tensor, paddle.Tensor]:
+    def classify(self, maps: Sequence[paddle.Tensor], regions: RegionBatch) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Logits (n, classes) and changes (n, classes, 4) of the regions."""
         return self.box_predictor(self.box_head(self._cut_out(maps, regions, self.rules.box_size)))
 
-    def masks(self, maps: Sequence[paddle.Tensor], regions: Regions, labels: paddle.Tensor) -> paddle.Tensor:
+    def masks(self, maps: Sequence[paddle.Tensor], regions: RegionBatch, labels: paddle.Tensor) -> paddle.Tensor:
         """Logits (n, side, side) of the masks of the regions, each for its class, int64 (n,), counted from the
         background."""
         logits = self.mask_predictor(self.mask_head(self._cut_out(maps, regions, self.rules.mask_size)))
@@ -246,7 +246,7 @@ class RegionHeads(nn.Layer):
         chosen = paddle.arange(number, dtype="int64") * classes + labels
         return single_or_double(paddle.gather(logits.reshape([-1, side, side]), chosen))
 
-    def _cut_out(self, maps: Sequence[paddle.Tensor], regions: Regions, size: int) -> paddle.Tensor:
+    def _cut_out(self, maps: Sequence[paddle.Tensor], regions: RegionBatch, size: int) -> paddle.Tensor:
         rules = self.rules
         maps = [single_or_double(x) for x in maps[: len(self.strides)]]
         return cut_out(maps, self.strides, *regions, size, rules.samples_per_bin, rules.aligned)

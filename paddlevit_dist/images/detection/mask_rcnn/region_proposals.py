@@ -15,7 +15,7 @@ from paddle.vision.ops import nms
 from ....runtime.transfers import constant, read
 from ...models.layers import Conv2D
 from ..boxes import inside, move_boxes, offsets, overlaps
-from ..detector import Targets, normal, single_or_double, zeros
+from ..detector import DetectionTargets, normal, single_or_double, zeros
 from ..variants import MaskRcnnRules
 
 POSITIVE, NEGATIVE, NEITHER = 1, 0, -1
@@ -60,7 +60,7 @@ def match(overlap: paddle.Tensor, positive: float, negative: float, lowest: floa
     return BoxTargets(objects, paddle.where(is_positive, paddle.full_like(states, POSITIVE), states))
 
 
-class Sampled(NamedTuple):
+class SampledBoxes(NamedTuple):
     """k = min(number, n) of n boxes, the positive ones first.
 
     Attributes:
@@ -74,7 +74,7 @@ class Sampled(NamedTuple):
     is_used: paddle.Tensor
 
 
-def sample(states: paddle.Tensor, number: int, share: float, at_random: bool = True) -> Sampled:
+def sample(states: paddle.Tensor, number: int, share: float, at_random: bool = True) -> SampledBoxes:
     """Draw positive boxes, up to ``share`` of ``number``, and fill up with negative ones, each equally likely.
 
     The draw comes from Paddle's generator, which the engine seeds for each micro-batch. Shapes depend on nothing but n:
@@ -96,7 +96,7 @@ def sample(states: paddle.Tensor, number: int, share: float, at_random: bool = T
         value, place = paddle.topk(paddle.where(states == POSITIVE, chances, excluded), most)
         order = paddle.scatter(order, place, paddle.where(value >= 0, value + 2.0, order[place]))
     value, place = paddle.topk(order, number)
-    return Sampled(place, value >= 2.0, value >= 0)
+    return SampledBoxes(place, value >= 2.0, value >= 0)
 
 
 _SHORTEST_SIDE_PX = 1e-3  # of a proposal
@@ -134,7 +134,7 @@ class ProposalNetwork(nn.Layer):
         self.head = ProposalHead(channels, len(rules.anchor_ratios))
 
     def forward(
-        self, maps: Sequence[paddle.Tensor], sizes: paddle.Tensor, targets: Targets | None = None
+        self, maps: Sequence[paddle.Tensor], sizes: paddle.Tensor, targets: DetectionTargets | None = None
     ) -> tuple[list[paddle.Tensor], dict[str, paddle.Tensor]]:
         """Proposals from maps (N, channels, height, width) of each level, and what the criterion reads of the anchors.
 
@@ -194,7 +194,7 @@ class ProposalNetwork(nn.Layer):
         return results
 
     def _sample(
-        self, logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddle.Tensor, targets: Targets
+        self, logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddle.Tensor, targets: DetectionTargets
     ) -> dict[str, paddle.Tensor]:
         rules, counts = self.rules, targets.box_counts
         parts: dict[str, list[paddle.Tensor]] = {}
@@ -255,8 +255,8 @@ def anchors_of_level(
     """
     around = anchors_at_origin(size, ratios, rounds)
     rows, columns = np.meshgrid(np.arange(grid[0]) * stride, np.arange(grid[1]) * stride, indexing="ij")
-    centres = np.stack([columns, rows, columns, rows], axis=-1)  # (height, width, 4)
-    return (centres[:, :, None, :] + around).reshape(-1, 4).astype(np.float32)
+    centers = np.stack([columns, rows, columns, rows], axis=-1)  # (height, width, 4)
+    return (centers[:, :, None, :] + around).reshape(-1, 4).astype(np.float32)
 
 
 def suppress(boxes: paddle.Tensor, groups: paddle.Tensor, overlap: float, most: int) -> paddle.Tensor:

@@ -12,9 +12,9 @@ import paddle
 from paddle.nn import functional as F
 
 from ....runtime.transfers import to_device
-from ....tasks.task import Term
+from ....tasks.task import LossTerm
 from ..boxes import corners, generalised_iou, iou, relative
-from ..detector import Outputs, Targets, single_or_double
+from ..detector import DetectionTargets, Outputs, single_or_double
 from ..detr.criterion import QueryMatches, SetCriterion
 from .denoising import PREFIX, ContrastiveNoise
 
@@ -24,7 +24,7 @@ _GAMMA, _MATCHING_ALPHA, _LEAST = 2.0, 0.25, 1e-8  # of the focal cost
 Sums = dict[str, paddle.Tensor]  # over a batch, by name
 
 
-class Judged(NamedTuple):
+class HeadOutputs(NamedTuple):
     """What L heads say of N images, in float32 or float64.
 
     Attributes:
@@ -36,13 +36,13 @@ class Judged(NamedTuple):
     boxes: paddle.Tensor
 
 
-def judged(outputs: Outputs, *others: str, prefix: str = "") -> Judged:
+def judged(outputs: Outputs, *others: str, prefix: str = "") -> HeadOutputs:
     """What the decoder's layers say, and behind them ``others``; of the outputs whose names begin with ``prefix``."""
     parts = []
-    for name in Judged._fields:
+    for name in HeadOutputs._fields:
         more = [outputs[f"{prefix}{other}_{name}"].unsqueeze(0) for other in others]
         parts.append(single_or_double(paddle.concat([outputs[f"{prefix}layer_{name}"], *more])))
-    return Judged(*parts)
+    return HeadOutputs(*parts)
 
 
 class BatchGroundTruth:
@@ -53,7 +53,7 @@ class BatchGroundTruth:
         none: the class of no object.
     """
 
-    def __init__(self, targets: Targets, dtype: paddle.dtype, none: int) -> None:
+    def __init__(self, targets: DetectionTargets, dtype: paddle.dtype, none: int) -> None:
         images, self.most = targets.labels.shape
         labels, boxes = targets.labels, relative(targets.boxes.astype(dtype), targets.sizes)
         nothing = paddle.full([images, 1], none, dtype=labels.dtype)
@@ -65,13 +65,13 @@ class BatchGroundTruth:
         """The places among all images' of the objects, int64 (..., N, Q), M for none."""
         return objects + (self.most + 1) * np.arange(objects.shape[-2])[:, None]
 
-    def of(self, rows: paddle.Tensor) -> "Wanted":
+    def of(self, rows: paddle.Tensor) -> "MatchedTargets":
         """What is asked of queries whose objects have these places, int64 (..., N, Q); see ``rows``."""
         classes = paddle.gather(self._labels, rows.flatten()).reshape(rows.shape)
         boxes = paddle.gather(self._boxes, rows.flatten()).reshape([*rows.shape, 4])
-        return Wanted(classes, boxes, (classes < self._none).astype(boxes.dtype))
+        return MatchedTargets(classes, boxes, (classes < self._none).astype(boxes.dtype))
 
-    def of_denoising(self) -> tuple["Wanted", paddle.Tensor]:
+    def of_denoising(self) -> tuple["MatchedTargets", paddle.Tensor]:
         """What is asked of denoising queries, and their weights (N, D).
 
         Raises:
@@ -79,12 +79,14 @@ class BatchGroundTruth:
         """
         queries = self._denoising
         if queries is None:
-            raise ValueError("a batch for a network that learns from denoising queries has none: see Targets.denoising")
+            raise ValueError(
+                "a batch for a network that learns from denoising queries has none: see DetectionTargets.denoising"
+            )
         images = paddle.arange(queries.objects.shape[0], dtype=queries.objects.dtype).unsqueeze(1)
         return self.of(queries.objects + (self.most + 1) * images), queries.weights.astype(self._boxes.dtype)
 
 
-class Wanted(NamedTuple):
+class MatchedTargets(NamedTuple):
     """What is asked of queries (..., N, Q).
 
     Attributes:
@@ -123,13 +125,13 @@ class VarifocalCriterion(SetCriterion):
         num_classes: int,
         queries: int,
         layers: int,
-        normaliser: str = "global",
+        normalizer: str = "global",
         cost_class: float = 2.0,
         alpha: float = 0.75,
         noise: ContrastiveNoise | None = None,
         **weights: float,
     ):
-        super().__init__(num_classes, queries, layers, normaliser, cost_class=cost_class, **weights)
+        super().__init__(num_classes, queries, layers, normalizer, cost_class=cost_class, **weights)
         self.alpha, self.noise = alpha, noise
         self.suffixes = ("", AUXILIARY, *((DENOISING,) if noise else ()))
         self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in self.parts)
@@ -145,14 +147,14 @@ class VarifocalCriterion(SetCriterion):
         as_one = _MATCHING_ALPHA * (1 - score) ** _GAMMA * -paddle.log(score + _LEAST)
         return as_none - as_one
 
-    def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
+    def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
         heads = self.heads(outputs)
         matches = self.matches(heads, targets)
         sums = self.layer_sums(outputs, heads, targets, matches)
         last, objects = outputs["layer_logits"].shape[0] - 1, float(matches.counts.sum())
-        return {**self.terms_of(sums, last, objects), "iou": Term(sums["iou"][last], objects, 0.0)}
+        return {**self.select_terms(sums, last, objects), "iou": LossTerm(sums["iou"][last], objects, 0.0)}
 
-    def terms_of(self, sums: Sums, last: int, objects: float) -> dict[str, Term]:
+    def select_terms(self, sums: Sums, last: int, objects: float) -> dict[str, LossTerm]:
         """The terms that count in the loss.
 
         Args:
@@ -162,22 +164,24 @@ class VarifocalCriterion(SetCriterion):
         terms = {}
         for name in self.parts:
             count, of_last = objects if name == "class" else sums.get("pairs", objects), sums[name][last]
-            terms[name] = Term(of_last, count, self.weights[name])
-            terms[name + AUXILIARY] = Term(sums[name].sum() - of_last, count, self.weights[name])
+            terms[name] = LossTerm(of_last, count, self.weights[name])
+            terms[name + AUXILIARY] = LossTerm(sums[name].sum() - of_last, count, self.weights[name])
             if self.noise:
-                terms[name + DENOISING] = Term(sums[name + DENOISING].sum(), objects, self.weights[name])
+                terms[name + DENOISING] = LossTerm(sums[name + DENOISING].sum(), objects, self.weights[name])
         return terms
 
-    def heads(self, outputs: Outputs) -> Judged:
+    def heads(self, outputs: Outputs) -> HeadOutputs:
         """What is matched with objects: the decoder's layers, then the encoder's choice."""
         return judged(outputs, "encoder")
 
-    def matches(self, heads: Judged, targets: Targets) -> QueryMatches:
+    def matches(self, heads: HeadOutputs, targets: DetectionTargets) -> QueryMatches:
         """The assignments of all heads; the one time that the host waits for the device."""
         boxes = relative(targets.boxes.astype(heads.boxes.dtype), targets.sizes)
         return self.match(heads.logits, heads.boxes, boxes, targets)
 
-    def layer_sums(self, outputs: Outputs, heads: Judged, targets: Targets, matches: QueryMatches) -> Sums:
+    def layer_sums(
+        self, outputs: Outputs, heads: HeadOutputs, targets: DetectionTargets, matches: QueryMatches
+    ) -> Sums:
         """Sums over the batch of each part: ``class``, ``box``, ``giou`` and ``iou`` (heads,), and those with
         ``_denoising`` (layers,), which are divided by the groups of their images."""
         truth = BatchGroundTruth(targets, heads.boxes.dtype, self.num_classes)
@@ -190,7 +194,7 @@ class VarifocalCriterion(SetCriterion):
             sums.update({name + DENOISING: value for name, value in found.items()})
         return sums
 
-    def class_sums(self, heads: Judged, wanted: Wanted, weights: paddle.Tensor | None = None) -> Sums:
+    def class_sums(self, heads: HeadOutputs, wanted: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
         """``class``, the varifocal loss: a query is to say how well its own box overlaps its object, and 0 for other
         classes; those count less the surer the query is that they are absent. And ``iou``, the overlaps. Each (L,).
 
@@ -209,7 +213,7 @@ class VarifocalCriterion(SetCriterion):
         return {"class": of_query.sum(axis=[1, 2]), "iou": quality.sum(axis=[1, 2])}
 
 
-def box_sums(boxes: paddle.Tensor, wanted: Wanted, weights: paddle.Tensor | None = None) -> Sums:
+def box_sums(boxes: paddle.Tensor, wanted: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
     """``box``, the L1 distance, and ``giou``, 1 - the generalised IoU, of matched boxes, (L,) each.
 
     Args:

@@ -21,8 +21,8 @@ from ...models.layers import LayerNorm, Linear
 from ..detector import Outputs, single_or_double, without_gradient, zeros
 from ..detr.transformer import HeadMlp, xavier
 from .deformable import PointSampling, Sizes
-from .distributions import Bins
-from .encoder import Attention, Mlp
+from .distributions import DistanceBins
+from .encoder import EncoderMlp, PositionAttention
 
 _EPSILON = 1e-5
 _SCALE = 0.5  # of the points' offsets, in sizes of the box
@@ -31,7 +31,7 @@ _FARTHEST = 10.0  # of a number of a position of D-FINE's
 _RARE = 0.01  # how likely a class is to a new classifier
 
 
-class Points(NamedTuple):
+class SamplingPoints(NamedTuple):
     """Where a query looks.
 
     Attributes:
@@ -50,7 +50,7 @@ class DeformableAttention(nn.Layer):
         has_values: values and outputs have layers of their own; D-FINE's have none.
     """
 
-    def __init__(self, dim: int, num_heads: int, points: Points, has_values: bool = True):
+    def __init__(self, dim: int, num_heads: int, points: SamplingPoints, has_values: bool = True):
         super().__init__()
         head_dim("EMBED_DIM", dim, num_heads)
         self._heads, self._points, total = num_heads, points, sum(points.numbers)
@@ -97,7 +97,7 @@ def _stars(heads: int, numbers: Sequence[int]) -> np.ndarray:
     return (directions[:, None] * steps[None, :, None]).reshape(-1).astype(np.float32)
 
 
-class Gate(nn.Layer):
+class FusionGate(nn.Layer):
     """How much of what came and of what attention found goes on."""
 
     def __init__(self, dim: int):
@@ -110,38 +110,38 @@ class Gate(nn.Layer):
         return self.norm(own * x + other * found)
 
 
-class DecoderLayer(nn.Layer):
+class RtDetrDecoderLayer(nn.Layer):
     """Args:
     is_fine: D-FINE's, with a gate behind the attention to points, which reads the maps as they are.
     """
 
-    def __init__(self, dim: int, num_heads: int, feedforward: int, points: Points, is_fine: bool = False):
+    def __init__(self, dim: int, num_heads: int, feedforward: int, points: SamplingPoints, is_fine: bool = False):
         super().__init__()
-        self.self_attn = Attention(dim, num_heads)
+        self.self_attn = PositionAttention(dim, num_heads)
         self.self_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
         self.encoder_attn = DeformableAttention(dim, num_heads, points, has_values=not is_fine)
         self.is_fine = is_fine
         if is_fine:
-            self.gateway = Gate(dim)
+            self.gateway = FusionGate(dim)
         else:
             self.encoder_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
-        self.mlp = Mlp(dim, feedforward, F.relu)
+        self.mlp = EncoderMlp(dim, feedforward, F.relu)
         self.final_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
 
     def forward(self, x, position, references, memory, sizes: Sizes, blocked: paddle.Tensor | None = None):
-        """(batch, queries, dim) of ``x``; see ``Attention`` and ``DeformableAttention``."""
+        """(batch, queries, dim) of ``x``; see ``PositionAttention`` and ``DeformableAttention``."""
         x = self.self_attn_layer_norm(x + self.self_attn(x, position, blocked))
         found = self.encoder_attn(x + position, references, memory, sizes)
         x = self.gateway(x, found) if self.is_fine else self.encoder_attn_layer_norm(x + found)
         return self.final_layer_norm(x + self.mlp(x))
 
 
-class Decoder(nn.Layer):
+class RtDetrDecoder(nn.Layer):
     """RT-DETR's, with classifiers of one class until the network has others."""
 
-    def __init__(self, dim: int, num_heads: int, feedforward: int, layers: int, points: Points):
+    def __init__(self, dim: int, num_heads: int, feedforward: int, layers: int, points: SamplingPoints):
         super().__init__()
-        self.layers = nn.LayerList([DecoderLayer(dim, num_heads, feedforward, points) for _ in range(layers)])
+        self.layers = nn.LayerList([RtDetrDecoderLayer(dim, num_heads, feedforward, points) for _ in range(layers)])
         self.query_pos_head = HeadMlp(4, 2 * dim, dim, 2)
         self.class_embed = nn.LayerList([classifier(dim, 1) for _ in range(layers)])
         self.bbox_embed = nn.LayerList([HeadMlp(dim, dim, 4, 3, starts_at_zero=True) for _ in range(layers)])
@@ -154,7 +154,7 @@ class Decoder(nn.Layer):
             x: (batch, queries, dim).
             starts: their boxes before the sigmoid, (batch, queries, 4).
             memory: (batch, cells, dim); sizes: of the maps.
-            blocked: (batch, queries, queries), see ``Attention``.
+            blocked: (batch, queries, queries), see ``PositionAttention``.
         """
         references = before = F.sigmoid(single_or_double(starts))
         logits, boxes = [], []
@@ -171,7 +171,7 @@ class Decoder(nn.Layer):
         return {"layer_logits": paddle.stack(logits), "layer_boxes": paddle.stack(boxes)}
 
 
-class Quality(nn.Layer):
+class LocalizationQualityHead(nn.Layer):
     """What the sharpness of a box's sides adds to the logits of its classes.
 
     Args:
@@ -192,24 +192,28 @@ class Quality(nn.Layer):
 
 
 class FineDecoder(nn.Layer):
-    """As ``Decoder``; ``bins`` are of the distances of sides."""
+    """As ``RtDetrDecoder``; ``bins`` are of the distances of sides."""
 
-    def __init__(self, dim: int, num_heads: int, feedforward: int, layers: int, points: Points, bins: Bins):
+    def __init__(
+        self, dim: int, num_heads: int, feedforward: int, layers: int, points: SamplingPoints, bins: DistanceBins
+    ):
         super().__init__()
         self._bins = bins
-        self.layers = nn.LayerList([DecoderLayer(dim, num_heads, feedforward, points, True) for _ in range(layers)])
+        self.layers = nn.LayerList(
+            [RtDetrDecoderLayer(dim, num_heads, feedforward, points, True) for _ in range(layers)]
+        )
         self.query_pos_head = HeadMlp(4, 2 * dim, dim, 2)
         self.pre_bbox_head = HeadMlp(dim, dim, 4, 3, starts_at_zero=True)
-        self.lqe_layers = nn.LayerList([Quality() for _ in range(layers)])
+        self.lqe_layers = nn.LayerList([LocalizationQualityHead() for _ in range(layers)])
         self.class_embed = nn.LayerList([classifier(dim, 1) for _ in range(layers)])
         self.bbox_embed = nn.LayerList(
             [HeadMlp(dim, dim, 4 * (bins.number + 1), 3, starts_at_zero=True) for _ in range(layers)]
         )
 
     def forward(self, x, starts, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Outputs:
-        """As ``Decoder.forward``, with ``layer_corners`` (L, batch, queries, 4 * bins), of the distances of the sides;
-        ``first_logits`` and ``first_boxes`` (batch, queries, ...) of the first layer's plain head, and ``references``,
-        its boxes without gradient."""
+        """As ``RtDetrDecoder.forward``, with ``layer_corners`` (L, batch, queries, 4 * bins), of the distances of the
+        sides; ``first_logits`` and ``first_boxes`` (batch, queries, ...) of the first layer's plain head, and
+        ``references``, its boxes without gradient."""
         references = F.sigmoid(single_or_double(starts))
         first_boxes = first_logits = anchors = None
         seen, corners = 0.0, 0.0  # of the layer before
@@ -232,7 +236,7 @@ class FineDecoder(nn.Layer):
     def _boxes(self, anchors, corners):
         """(..., 4) of boxes (..., 4) and distributions (..., 4 * bins) of what their sides are away from them."""
         shares = F.softmax(corners.reshape([*corners.shape[:-1], 4, -1]), axis=-1)
-        table = constant(Bins.distances, self._bins).astype(shares.dtype)
+        table = constant(DistanceBins.distances, self._bins).astype(shares.dtype)
         ways = (shares * table).sum(-1) + 0.5 * self._bins.reg_scale  # left, top, right, bottom
         unit = anchors[..., 2:] / self._bins.reg_scale
         low, high = anchors[..., :2] - ways[..., :2] * unit, anchors[..., :2] + ways[..., 2:] * unit

@@ -65,11 +65,11 @@ class ContrastiveNoise(NamedTuple):
         corners = np.clip(corners + moved * sides * _FARTHEST, 0, 1).reshape(-1, 4)
         spread = corners[:, 2:] - corners[:, :2]
         spread = np.abs(spread) if self.mirrors else np.maximum(spread, 0)
-        centred = np.concatenate([(corners[:, :2] + corners[:, 2:]) / 2, spread], axis=1)
+        centered = np.concatenate([(corners[:, :2] + corners[:, 2:]) / 2, spread], axis=1)
         own = np.tile(np.asarray(labels, np.int64), groups * 2)
         is_replaced = generator.random(len(own)) < _REPLACED
         own = np.where(is_replaced, generator.integers(self.classes, size=len(own)), own)
-        return DrawnNoise(own, _before_sigmoid(centred))
+        return DrawnNoise(own, _before_sigmoid(centered))
 
     def collate(self, drawn: Sequence[DrawnNoise], counts: Sequence[int], most: int) -> dict[str, np.ndarray]:
         """The arrays of a ``DenoisingQueries``, by their names in a batch. There are twice ``queries`` of them, or more

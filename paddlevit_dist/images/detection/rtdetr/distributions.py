@@ -17,7 +17,7 @@ _TEMPERATURE = 5.0
 _LEAST_SIZE = 1e-16  # of a reference box
 
 
-class Bins(NamedTuple):
+class DistanceBins(NamedTuple):
     """The distances that the bins of a side stand for, W(n) in equation 3.
 
     Attributes:
@@ -58,7 +58,7 @@ class Bins(NamedTuple):
         return paddle.clip(paddle.minimum(rising, falling), min=0.0)
 
 
-def _shifted(bins: Bins, shift: int) -> np.ndarray:
+def _shifted(bins: DistanceBins, shift: int) -> np.ndarray:
     """The neighbours of the bins; beyond the ends as far as the last step."""
     table = bins.distances()
     padded = np.concatenate([[2 * table[0] - table[1]], table, [2 * table[-1] - table[-2]]])

@@ -26,7 +26,7 @@ _TEMPERATURE = 10000.0
 Block = Callable[[int, int], nn.Layer]  # of the channels that it takes and gives
 
 
-class ConvNorm(nn.Layer):
+class ConvNormSiLU(nn.Layer):
     """A convolution without bias, a batch norm, and SiLU where it is ``active``."""
 
     def __init__(
@@ -65,8 +65,8 @@ class RepVggBlock(nn.Layer):
 
     def __init__(self, channels: int):
         super().__init__()
-        self.conv1 = ConvNorm(channels, channels, 3, active=False)
-        self.conv2 = ConvNorm(channels, channels, 1, active=False)
+        self.conv1 = ConvNormSiLU(channels, channels, 3, active=False)
+        self.conv2 = ConvNormSiLU(channels, channels, 1, active=False)
 
     def forward(self, x):
         if self.training:
@@ -86,9 +86,9 @@ class CspLayer(nn.Layer):
     def __init__(self, inputs: int, outputs: int, blocks: int, expansion: float):
         super().__init__()
         hidden = int(outputs * expansion)
-        self.conv1, self.conv2 = ConvNorm(inputs, hidden, 1), ConvNorm(inputs, hidden, 1)
+        self.conv1, self.conv2 = ConvNormSiLU(inputs, hidden, 1), ConvNormSiLU(inputs, hidden, 1)
         self.bottlenecks = nn.Sequential(*(RepVggBlock(hidden) for _ in range(blocks)))
-        self.conv3 = nn.Identity() if hidden == outputs else ConvNorm(hidden, outputs, 1)
+        self.conv3 = nn.Identity() if hidden == outputs else ConvNormSiLU(hidden, outputs, 1)
 
     def forward(self, x):
         return self.conv3(self.bottlenecks(self.conv1(x)) + self.conv2(x))
@@ -105,10 +105,10 @@ class ElanLayer(nn.Layer):
     def __init__(self, dim: int, blocks: int, expansion: float):
         super().__init__()
         path = int(expansion * dim // 2)
-        self.conv1 = ConvNorm(2 * dim, 2 * dim, 1)
-        self.csp_rep1, self.conv2 = CspLayer(dim, path, blocks, 1.0), ConvNorm(path, path, 3)
-        self.csp_rep2, self.conv3 = CspLayer(path, path, blocks, 1.0), ConvNorm(path, path, 3)
-        self.conv4 = ConvNorm(2 * dim + 2 * path, dim, 1)
+        self.conv1 = ConvNormSiLU(2 * dim, 2 * dim, 1)
+        self.csp_rep1, self.conv2 = CspLayer(dim, path, blocks, 1.0), ConvNormSiLU(path, path, 3)
+        self.csp_rep2, self.conv3 = CspLayer(path, path, blocks, 1.0), ConvNormSiLU(path, path, 3)
+        self.conv4 = ConvNormSiLU(2 * dim + 2 * path, dim, 1)
 
     def forward(self, x):
         x = self.conv1(x)
@@ -121,14 +121,14 @@ class SeparateDownsampling(nn.Layer):
 
     def __init__(self, dim: int):
         super().__init__()
-        self.conv1 = ConvNorm(dim, dim, 1, active=False)
-        self.conv2 = ConvNorm(dim, dim, 3, stride=2, groups=dim, active=False)
+        self.conv1 = ConvNormSiLU(dim, dim, 1, active=False)
+        self.conv2 = ConvNormSiLU(dim, dim, 3, stride=2, groups=dim, active=False)
 
     def forward(self, x):
         return self.conv2(self.conv1(x))
 
 
-class Attention(MultiHeadAttention):
+class PositionAttention(MultiHeadAttention):
     """Attention with the positions added to queries and keys alone."""
 
     def __init__(self, dim: int, num_heads: int):
@@ -148,7 +148,7 @@ class Attention(MultiHeadAttention):
         return self.o_proj(attend(self, *parts, before=lambda weights: weights.astype(bias.dtype) + bias))
 
 
-class Mlp(nn.Layer):
+class EncoderMlp(nn.Layer):
     def __init__(self, dim: int, hidden: int, activation: Callable[[paddle.Tensor], paddle.Tensor]):
         super().__init__()
         self.fc1, self.fc2, self._activation = dense(dim, hidden), dense(hidden, dim), activation
@@ -162,9 +162,9 @@ class AifiLayer(nn.Layer):
 
     def __init__(self, dim: int, num_heads: int, feedforward: int):
         super().__init__()
-        self.self_attn = Attention(dim, num_heads)
+        self.self_attn = PositionAttention(dim, num_heads)
         self.self_attn_layer_norm, self.final_layer_norm = (LayerNorm(dim, epsilon=_EPSILON) for _ in range(2))
-        self.mlp = Mlp(dim, feedforward, F.gelu)
+        self.mlp = EncoderMlp(dim, feedforward, F.gelu)
 
     def forward(self, x, position):
         x = self.self_attn_layer_norm(x + self.self_attn(x, position))
@@ -226,10 +226,10 @@ class HybridEncoder(nn.Layer):
         def fuse() -> nn.Layer:
             return ElanLayer(dim, blocks, expansion) if is_fine else CspLayer(2 * dim, dim, blocks, expansion)
 
-        self.lateral_convs = nn.LayerList([ConvNorm(dim, dim, 1, active=not is_fine) for _ in steps])
+        self.lateral_convs = nn.LayerList([ConvNormSiLU(dim, dim, 1, active=not is_fine) for _ in steps])
         self.fpn_blocks = nn.LayerList([fuse() for _ in steps])
         self.downsample_convs = nn.LayerList(
-            [SeparateDownsampling(dim) if is_fine else ConvNorm(dim, dim, 3, stride=2) for _ in steps]
+            [SeparateDownsampling(dim) if is_fine else ConvNormSiLU(dim, dim, 3, stride=2) for _ in steps]
         )
         self.pan_blocks = nn.LayerList([fuse() for _ in steps])
 

@@ -9,25 +9,25 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ....distributed import all_reduce_sum, meet, world_size
+from ....distributed import all_reduce_sum, host_barrier, world_size
 from ....runtime.transfers import is_on_gpu, to_device_together
-from ....tasks.task import Term
+from ....tasks.task import LossTerm
 from ..boxes import corners, iou
-from ..detector import Outputs, Targets, single_or_double
+from ..detector import DetectionTargets, Outputs, single_or_double
 from ..detr.criterion import QueryMatches
 from .criterion import (
     AUXILIARY,
     DENOISING,
     BatchGroundTruth,
-    Judged,
+    HeadOutputs,
+    MatchedTargets,
     Sums,
     VarifocalCriterion,
-    Wanted,
     box_sums,
     judged,
 )
 from .denoising import PREFIX
-from .distributions import Bins, bin_entropy, distillation
+from .distributions import DistanceBins, bin_entropy, distillation
 
 
 class FineCriterion(VarifocalCriterion):
@@ -55,39 +55,45 @@ class FineCriterion(VarifocalCriterion):
         num_classes: int,
         queries: int,
         layers: int,
-        normaliser: str = "global",
+        normalizer: str = "global",
         fine_weight: float = 0.15,
         distill_weight: float = 1.5,
-        bins: Bins | None = None,
+        bins: DistanceBins | None = None,
         **options: Any,
     ):
-        super().__init__(num_classes, queries, layers, normaliser, **options)
+        super().__init__(num_classes, queries, layers, normalizer, **options)
         self.weights.update(fine=fine_weight, distill=distill_weight)
-        self.bins = bins or Bins()
+        self.bins = bins or DistanceBins()
         of_noise = [f"{name}{DENOISING}" for name in self.parts if name != "class"] if self.noise else []
         self.count_names = (*(f"class{suffix}" for suffix in self.suffixes), *of_noise)
 
-    def heads(self, outputs: Outputs) -> Judged:
+    def heads(self, outputs: Outputs) -> HeadOutputs:
         """The decoder's layers, the first one's box head, the encoder's choice."""
         return judged(outputs, "first", "encoder")
 
-    def terms_of(self, sums: Sums, last: int, objects: float) -> dict[str, Term]:
-        terms, weight = super().terms_of(sums, last, objects), self.weights["distill"]
+    def select_terms(self, sums: Sums, last: int, objects: float) -> dict[str, LossTerm]:
+        terms, weight = super().select_terms(sums, last, objects), self.weights["distill"]
         for name in (f"distill{suffix}" for suffix in self.suffixes if suffix != AUXILIARY):  # of all ranks already
-            terms[name] = Term(sums[name].sum() * world_size(), 1.0, weight)
+            terms[name] = LossTerm(sums[name].sum() * world_size(), 1.0, weight)
         return terms
 
     def layer_sums(
-        self, outputs: Outputs, heads: Judged, targets: Targets, matches: QueryMatches, union: np.ndarray | None = None
+        self,
+        outputs: Outputs,
+        heads: HeadOutputs,
+        targets: DetectionTargets,
+        matches: QueryMatches,
+        union: np.ndarray | None = None,
     ) -> Sums:
         """As ``VarifocalCriterion``, with ``fine`` (layers,), and ``distill`` (layers - 1,), which is divided already;
         and ``pairs``, of the union on an average device. Every rank must call this.
 
         Args:
-            union: int64 (N, Q), the object of each query in the union, M for none; None: ``union_of`` the matches.
+            union: int64 (N, Q), the object of each query in the union, M for none; None: ``unite_matchings`` the
+                matches.
         """
         truth, own = BatchGroundTruth(targets, heads.boxes.dtype, self.num_classes), matches.object_of
-        union = union_of(own, truth.most) if union is None else union
+        union = unite_matchings(own, truth.most) if union is None else union
         number = np.array([(union < truth.most).sum()])
         rows, shared_rows, pairs = to_device_together(truth.rows(own).ravel(), truth.rows(union).ravel(), number)
         wanted, shared = truth.of(rows.reshape(own.shape)), truth.of(shared_rows.reshape(union.shape))
@@ -116,7 +122,7 @@ class FineCriterion(VarifocalCriterion):
             sizes: float64 (2,) or (4,): queries with an object and others, of the union and of denoising.
         """
         if not is_on_gpu():
-            meet()  # gloo ends a run that waits in it for long
+            host_barrier()  # gloo ends a run that waits in it for long
         everywhere = all_reduce_sum(sizes.clone())
         sizes = everywhere if self.is_global else sizes
         roots = sizes[:2].sqrt()
@@ -126,8 +132,8 @@ class FineCriterion(VarifocalCriterion):
     def _side_sums(
         self,
         outputs: Outputs,
-        heads: Judged,
-        wanted: Wanted,
+        heads: HeadOutputs,
+        wanted: MatchedTargets,
         shares: paddle.Tensor,
         weights: paddle.Tensor | None = None,
         prefix: str = "",
@@ -154,7 +160,7 @@ class FineCriterion(VarifocalCriterion):
         return {"fine": fine.sum(axis=[1, 2]), "distill": apart.sum(axis=[1, 2])}
 
 
-def union_of(objects: np.ndarray, most: int) -> np.ndarray:
+def unite_matchings(objects: np.ndarray, most: int) -> np.ndarray:
     """The object of each query in the union of matchings, int64 (N, Q), ``most`` for none: the one that most matchings
     give it, the first of several. (The authors leave that choice to an unstable sort.)
 

@@ -17,11 +17,11 @@ from ....runtime.transfers import constant
 from ....tasks.model import ClassLayout
 from ...models.layers import Conv2D, LayerNorm
 from ..detector import (
-    Best,
+    DetectionTargets,
     Outputs,
     QueryDetector,
-    Targets,
-    backbone_of,
+    TopDetections,
+    build_backbone,
     corners_of_best,
     single_or_double,
     without_gradient,
@@ -31,9 +31,9 @@ from ..detr.transformer import HeadMlp, xavier
 from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
-from .decoder import Decoder, FineDecoder, Points, classifier
+from .decoder import FineDecoder, RtDetrDecoder, SamplingPoints, classifier
 from .denoising import PREFIX, ContrastiveNoise
-from .distributions import Bins
+from .distributions import DistanceBins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
 
@@ -60,7 +60,7 @@ class RtDetr(QueryDetector):
         points: that a query looks at, on each level, or one number for all.
         is_discrete: RT-DETRv2's sampling of the nearest cell.
         is_fine: D-FINE's encoder, decoder and losses.
-        bins, up, reg_scale: of D-FINE's distances of sides, see ``Bins``.
+        bins, up, reg_scale: of D-FINE's distances of sides, see ``DistanceBins``.
     """
 
     has_no_object = False
@@ -70,7 +70,7 @@ class RtDetr(QueryDetector):
     key_maps = key_names.RTDETR
     classifier_layers = ("enc_score_head", "decoder.class_embed", "denoising_class_embed")
     published_input = ("DATA.IMAGENET_MEAN", "[0.0,0.0,0.0]", "DATA.IMAGENET_STD", "[1.0,1.0,1.0]")
-    reference_normaliser = "as RT-DETR's authors do: by the mean of the devices' objects, at least 1"
+    reference_normalizer = "as RT-DETR's authors do: by the mean of the devices' objects, at least 1"
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class RtDetr(QueryDetector):
     ):
         super().__init__()
         fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
-        self.backbone = backbone_of(backbone, fixed, backbone_options, feature_levels)
+        self.backbone = build_backbone(backbone, fixed, backbone_options, feature_levels)
         self.feature_levels, self.in_channels, levels = tuple(feature_levels), 3, len(feature_levels)
         widths = [self.backbone.feature_channels[level] for level in feature_levels]
         strides = [self.backbone.feature_strides[level] for level in feature_levels]
@@ -123,8 +123,10 @@ class RtDetr(QueryDetector):
         numbers = (points,) * levels if isinstance(points, int) else tuple(points)
         if len(numbers) != levels:
             raise UserError(f"points {list(numbers)} are of {len(numbers)} maps, and there are {levels}: change them")
-        of_decoder = embed_dim, num_heads, feedforward, decoder_layers, Points(numbers, is_discrete)
-        self.decoder = FineDecoder(*of_decoder, Bins(bins, up, reg_scale)) if is_fine else Decoder(*of_decoder)
+        of_decoder = embed_dim, num_heads, feedforward, decoder_layers, SamplingPoints(numbers, is_discrete)
+        self.decoder = (
+            FineDecoder(*of_decoder, DistanceBins(bins, up, reg_scale)) if is_fine else RtDetrDecoder(*of_decoder)
+        )
         self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
         self.reset_classifier(num_classes)
 
@@ -138,11 +140,11 @@ class RtDetr(QueryDetector):
         losses = {"noise": noise if chosen["denoising"] else None, **(losses or {})}
         sizes = num_classes, chosen["num_queries"], chosen["decoder_layers"]
         if chosen["is_fine"]:
-            return FineCriterion(*sizes, bins=Bins(chosen["bins"], chosen["up"], chosen["reg_scale"]), **losses)
+            return FineCriterion(*sizes, bins=DistanceBins(chosen["bins"], chosen["up"], chosen["reg_scale"]), **losses)
         return VarifocalCriterion(*sizes, **losses)
 
     def forward(
-        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
+        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
         """``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), centre, width and height as shares; with
         targets, and in training, what the criterion needs of all layers (``layer_``), the encoder and denoising."""
@@ -206,12 +208,12 @@ class RtDetr(QueryDetector):
         starts = moves + anchors.reshape([*best.shape, 4])
         return starts, of_best(logits), F.sigmoid(starts), content
 
-    def best(self, outputs: Outputs) -> Best:
+    def best(self, outputs: Outputs) -> TopDetections:
         """The best pairs of a query and a class, as many as there are queries."""
         logits = outputs["logits"].astype("float32")
         classes = logits.shape[2]
         scores, places = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
-        return Best(places % classes, corners_of_best(outputs["boxes"], places // classes), scores)
+        return TopDetections(places % classes, corners_of_best(outputs["boxes"], places // classes), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         self.num_classes = num_classes

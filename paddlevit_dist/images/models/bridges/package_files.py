@@ -25,7 +25,7 @@ def paddleclas_folder() -> str:
         UserError: there is none.
     """
     named = os.environ.get(VARIABLE)
-    folders = [named] if named else [folder for top in map(_folder_of, ("ppcls", "paddleclas")) for folder in top]
+    folders = [named] if named else [folder for top in map(_find_folders, ("ppcls", "paddleclas")) for folder in top]
     for folder in folders:
         if os.path.isfile(os.path.join(folder, "ppcls", "arch", "backbone", "__init__.py")):
             return os.path.abspath(folder)
@@ -34,7 +34,7 @@ def paddleclas_folder() -> str:
     raise UserError(f"PaddleClas is not installed: pip install paddleclas --no-deps, or {VARIABLE}=FOLDER of a clone")
 
 
-def _folder_of(package: str) -> tuple[str, ...]:
+def _find_folders(package: str) -> tuple[str, ...]:
     """Return the folder of an installed package and the one above it; nothing without one."""
     found = importlib.machinery.PathFinder.find_spec(package)
     folder = os.path.dirname(found.origin) if found is not None and found.origin else None
@@ -63,10 +63,10 @@ def _read(source: str, folder: str) -> tuple[tuple[str, ...], dict[str, str]]:
 def _parsed(source: str) -> tuple[tuple[str, ...], dict[str, str]]:
     if source == "paddleclas":
         return _read(source, os.path.join(paddleclas_folder(), "ppcls", "arch", "backbone"))
-    return _read(source, os.path.join(_folder_of("paddle")[0], "vision", "models"))
+    return _read(source, os.path.join(_find_folders("paddle")[0], "vision", "models"))
 
 
-def names_of(source: str) -> list[str]:
+def list_names(source: str) -> list[str]:
     """List the models of "paddleclas" or "paddle", with that prefix; a ``UserError`` without PaddleClas."""
     return list(_parsed(source)[0])
 
@@ -74,14 +74,14 @@ def names_of(source: str) -> list[str]:
 def require_name(name: str) -> None:
     """Refuse a name that its source does not have, with close ones, by a ``UserError``."""
     source = name.partition(":")[0]
-    known = {one.lower(): one for one in names_of(source)}
+    known = {one.lower(): one for one in list_names(source)}
     if name not in known.values():
         near = ", ".join(known[one] for one in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.0))
         raise UserError(f"model '{name}' is not known: did you mean {near}? 'inspect --list {source}:' names all")
 
 
 @functools.cache
-def _evaluation_of(name: str) -> dict[str, Any]:
+def _read_evaluation(name: str) -> dict[str, Any]:
     """Read the steps of PaddleClas's evaluation of ``paddleclas:NAME`` from its YAML file; empty without one."""
     source, _, model = name.partition(":")
     folder = os.path.join(paddleclas_folder(), "ppcls", "configs", "ImageNet") if source == "paddleclas" else os.devnull
@@ -91,10 +91,10 @@ def _evaluation_of(name: str) -> dict[str, Any]:
     return {}
 
 
-def input_of(name: str) -> dict[str, Any]:
+def get_expected_input(name: str) -> dict[str, Any]:
     """Return the arguments of ``ExpectedInput`` for ``paddleclas:NAME`` and ``paddle:NAME``, where they are not its
     defaults: what PaddleClas's YAML file says, else 224 of 256 pixels, bilinear."""
-    said, side = _evaluation_of(name), re.search(r"_(\d{3})$", name)
+    said, side = _read_evaluation(name), re.search(r"_(\d{3})$", name)
     resize, crop, norm = (said.get(step, {}) for step in ("ResizeImage", "CropImage", "NormalizeImage"))
     size = crop.get("size") or resize.get("size") or int(side[1] if side else 224)
     found = {"interpolation": resize.get("interpolation") or "bilinear", "image_size": size, "crop_pct": 0.875}
@@ -107,7 +107,7 @@ def input_of(name: str) -> dict[str, Any]:
     return found
 
 
-def address_of(name: str) -> str | None:
+def find_address(name: str) -> str | None:
     """Return the address of the weights of ``paddleclas:NAME`` or ``paddle:NAME``; None for any other name.
 
     Raises:
@@ -117,7 +117,7 @@ def address_of(name: str) -> str | None:
     if source not in _SOURCES or not model:
         return None
     require_name(name)
-    if _evaluation_of(name).get("DecodeImage", {}).get("to_rgb") is False:
+    if _read_evaluation(name).get("DecodeImage", {}).get("to_rgb") is False:
         raise UserError(f"{name}: its weights take images with blue first, which are not made here: train without them")
     address = _parsed(source)[1].get(model, "")
     if "://" not in address:

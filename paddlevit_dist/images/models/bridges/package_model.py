@@ -12,7 +12,7 @@ import paddle
 from paddle import nn
 
 from .examined_model import ExaminedModel
-from .package_files import input_of, paddleclas_folder, require_name
+from .package_files import get_expected_input, paddleclas_folder, require_name
 
 _builds = itertools.count()
 
@@ -24,7 +24,7 @@ class PaddleVisionModel(ExaminedModel):
         self, name: str, num_classes: int = 1000, image_size: int | tuple[int, int] | None = None, in_channels: int = 3
     ) -> None:
         require_name(name)
-        size, own = image_size or input_of(name)["image_size"], name.partition(":")[2]
+        size, own = image_size or get_expected_input(name)["image_size"], name.partition(":")[2]
         sides = (size, size) if isinstance(size, int) else tuple(size)
         super().__init__(name, lambda classes, _: self.build_network(own, classes), num_classes, sides, in_channels)
 

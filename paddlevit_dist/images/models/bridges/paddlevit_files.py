@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ....registry import MODELS, find_name, package_of
+from ....registry import MODELS, find_name, find_package
 from ....runtime.errors import UserError
 
 PREFIX = "paddlevit:"
@@ -38,7 +38,7 @@ class ClonedFamily(NamedTuple):
 
 
 @functools.cache
-def family_of(file: str) -> ClonedFamily | None:
+def find_family(file: str) -> ClonedFamily | None:
     """Find the family of a YAML file: its folder, or the one above ``configs``, has a config.py with ``get_config`` and
     a module with ``build_*(config)``; None for any other file."""
     folder = os.path.dirname(os.path.abspath(file))
@@ -92,7 +92,7 @@ def _assigned(folder: str) -> dict[str, ast.expr]:
     return {name.removeprefix("_C."): value for name, value in found.items() if name.startswith("_C.")}
 
 
-def defaults_of(folder: str) -> dict[str, Any]:
+def read_defaults(folder: str) -> dict[str, Any]:
     """Return the defaults of a family's config.py by dotted name, without those that are no literals."""
     return {name: ast.literal_eval(value) for name, value in _assigned(folder).items() if _is_literal(value)}
 
@@ -117,7 +117,7 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     its own build function reads is left to that.
 
     Args:
-        settings: ``settings.key.Setting`` in the order in which later ones win.
+        settings: ``settings.key.KeySetting`` in the order in which later ones win.
         known: the names of our keys and of those that are renamed or dropped.
 
     Returns:
@@ -131,21 +131,21 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     if name is None:
         return settings, []
     if str(name.value).startswith(PREFIX):
-        return settings, [f"{name.place}: {_tell(require_family(str(name.value)))}"]
+        return settings, [f"{name.place}: {_format_family(require_family(str(name.value)))}"]
     if pretrains is not None and pretrains.value is True:
         raise UserError(f"{pretrains.place}: {_PRETRAINING}: pre-training is not taken: only classifiers are")
-    family = family_of(name.source)
+    family = find_family(name.source)
     if family is None:
         _refuse(name, last.get("MODEL.TYPE"))
         return settings, []
-    kind = last["MODEL.TYPE"].value if "MODEL.TYPE" in last else defaults_of(family.folder).get("MODEL.TYPE")
+    kind = last["MODEL.TYPE"].value if "MODEL.TYPE" in last else read_defaults(family.folder).get("MODEL.TYPE")
     if _is_ours(str(name.value), kind):
         return settings, []
     choose_build(family, str(kind))
-    own = [setting for setting in settings if family_of(setting.source) == family and setting.name not in _KEPT]
+    own = [setting for setting in settings if find_family(setting.source) == family and setting.name not in _KEPT]
     strange = [one for one in own if one.name not in known and not one.name.startswith("MODEL.")]
     left = [one for one in own if one.name.startswith("MODEL.")] + strange
-    told = [f"{name.place}: {name.value}: {_tell(family)}"]
+    told = [f"{name.place}: {name.value}: {_format_family(family)}"]
     told += [f"{one.place}: {one.name} is read by the clone's own files alone" for one in strange]
     for key, value in _assigned(family.folder).items():
         if is_taken(key) and key not in last and not _is_literal(value):
@@ -154,7 +154,7 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     return [*(one for one in settings if one not in left and one is not name), path], told
 
 
-def _tell(family: ClonedFamily) -> str:
+def _format_family(family: ClonedFamily) -> str:
     return f"the network is built by code of {family.folder}, which is run; code of no other folder is"
 
 
@@ -164,20 +164,20 @@ def _is_ours(name: str, kind: Any) -> bool:
         known = find_name("model", name)
     except UserError:
         return False
-    return str(kind).lower() in _OURS or package_of("model", known) is None
+    return str(kind).lower() in _OURS or find_package("model", known) is None
 
 
 def _refuse(name: Any, kind: Any) -> None:
     """Refuse a model that is not here, before keys are told to be unknown that it alone has."""
-    absent = "" if str(name.value) in MODELS else not_here(str(name.value))
+    absent = "" if str(name.value) in MODELS else explain_unsupported(str(name.value))
     if absent:
         raise UserError(f"{name.place}: MODEL.NAME: model '{name.value}': {absent}")
     # Masked autoencoders are called as the ViT inside. A model of the user's own may be of any type.
-    if kind is not None and str(kind.value).upper() == "MAE" and package_of("model", str(name.value)) is not None:
-        raise UserError(f"{kind.place}: MODEL.TYPE: model 'MAE': {not_here('mae')}")
+    if kind is not None and str(kind.value).upper() == "MAE" and find_package("model", str(name.value)) is not None:
+        raise UserError(f"{kind.place}: MODEL.TYPE: model 'MAE': {explain_unsupported('mae')}")
 
 
-def not_here(name: str) -> str:
+def explain_unsupported(name: str) -> str:
     """Say what to do for a model of PaddleViT's that is not here; empty for any other name."""
     plain = name.lower().replace("-", "_")
     if _SEGMENTERS.match(plain):
@@ -191,7 +191,7 @@ def locate(name: str) -> tuple[str, bool]:
     that may lie elsewhere than on the machine that has written the name."""
     path, root = name.removeprefix(PREFIX), os.environ.get(VARIABLE)
     file = os.path.join(os.path.abspath(root or ""), "image_classification", *path.split(os.sep)[-3:])
-    return (file, True) if root and family_of(file) is not None else (path, False)
+    return (file, True) if root and find_family(file) is not None else (path, False)
 
 
 def require_family(name: str) -> ClonedFamily:
@@ -201,7 +201,7 @@ def require_family(name: str) -> ClonedFamily:
         UserError: there is no such file, or it lies in no clone.
     """
     file, _ = locate(name)
-    family = family_of(file)
+    family = find_family(file)
     if family is None:
         lacks = "has no family of PaddleViT's around it" if os.path.isfile(file) else "is not there"
         raise UserError(

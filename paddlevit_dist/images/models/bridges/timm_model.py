@@ -68,7 +68,7 @@ def load_timm() -> Any:
 
 
 def _normalize_and_activate(layer: Any, x: paddle.Tensor) -> paddle.Tensor:
-    return layer.act(layer.drop(layer._normalise(x)))
+    return layer.act(layer.drop(layer._normalize(x)))
 
 
 class TimmModel(BridgedModel):
@@ -88,7 +88,7 @@ class TimmModel(BridgedModel):
         return _configuration(name).num_classes
 
     @classmethod
-    def notices_of(cls, name: str) -> list[str]:
+    def list_notices(cls, name: str) -> list[str]:
         """Say whether no model of its file has been compared with PyTorch, and which network of ours is faster."""
         timm, own = load_timm(), name.partition(":")[2]
         _require_model(timm, own)
@@ -231,13 +231,13 @@ class TimmModel(BridgedModel):
         return [] if any(map(has_batch_norm, found)) else found
 
 
-def names_of(source: str) -> list[str]:
+def list_names(source: str) -> list[str]:
     """List timm's models and weights, with the prefix ``timm:``."""
     timm = load_timm()
     return [f"{source}:{name}" for name in sorted({*timm.list_models(), *timm.list_pretrained()})]
 
 
-def address_of(name: str) -> str:
+def find_address(name: str) -> str:
     """Return where the weights ``timm:NAME.TAG`` are, or the first ones of ``timm:NAME``: ``hf:OWNER/REPOSITORY`` or an
     address.
 
@@ -254,7 +254,7 @@ def address_of(name: str) -> str:
     return about.url
 
 
-def input_of(name: str) -> dict[str, Any]:
+def get_expected_input(name: str) -> dict[str, Any]:
     """Return what timm's ``pretrained_cfg`` says of the images of ``timm:NAME`` or ``timm:NAME.TAG``."""
     return _configuration(name).to_dict()
 

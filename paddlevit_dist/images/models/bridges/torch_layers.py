@@ -13,7 +13,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ....distributed.batch_norm import BatchNorm
+from ....distributed.batch_norm import DistributedBatchNorm
 
 Sizes = int | Sequence[int]
 
@@ -119,7 +119,7 @@ class _Scaled:
                     tensor.fill_(value)
 
 
-class _TorchBatchNorm(_Scaled, BatchNorm):
+class _TorchBatchNorm(_Scaled, DistributedBatchNorm):
     """Take PyTorch's arguments for a batch norm, which ``convert_batch_norm`` shares between processes."""
 
     num_batches_tracked = None

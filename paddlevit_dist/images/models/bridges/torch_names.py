@@ -97,7 +97,7 @@ def _layers(functional: Namespace, init: Namespace) -> Namespace:
     names |= {"functional": functional, "init": init, "Dropout2d": nn.Dropout2D}
     names |= {"AdaptiveAvgPool2d": nn.AdaptiveAvgPool2D, "AdaptiveMaxPool2d": nn.AdaptiveMaxPool2D}
     bases = {
-        "batchnorm": Namespace("torch.nn.modules.batchnorm", {**names, "_BatchNorm": layers.BatchNorm}, nn),
+        "batchnorm": Namespace("torch.nn.modules.batchnorm", {**names, "_BatchNorm": layers.DistributedBatchNorm}, nn),
         "instancenorm": Namespace("torch.nn.modules.instancenorm", {"_InstanceNorm": nn.InstanceNorm2D}),
         "transformer": Namespace("torch.nn.modules.transformer", {"_get_activation_fn": _unused("activation")}),
     }

@@ -18,11 +18,11 @@ from ....runtime.printing import shorten
 from ...data.annotated_files import readable, stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
-from ...data.label_pixels import LabelPixels, numbers_in, numbers_of, read_label_file
-from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, MatchedLayout, find_layout, folders_of, pairs_of
+from ...data.label_pixels import LabelPixels, numbers_in, read_label_file, read_label_numbers
+from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, MatchedLayout, find_layout, find_pairs, find_split_folders
 from ...data.outline_files import draw, labelme_files, labelme_names, list_outlines, read_drawing
 from ...data.reading import (
-    Reading,
+    ReadConfig,
     WrongSize,
     decode_image,
     existing_folder,
@@ -46,11 +46,11 @@ class LabelChoices(NamedTuple):
 
     class_list: str | None = None
     reduce_zero_label: bool | None = None
-    is_unlabelled_ignored: bool = False
+    is_unlabeled_ignored: bool = False
     exif_rotate: bool | None = None
 
 
-class _Files(NamedTuple):
+class _SplitFiles(NamedTuple):
     """The images of a split, the file of each one's labels, and what that says of it where it is of many."""
 
     images: Sequence[str]
@@ -61,7 +61,7 @@ class _Files(NamedTuple):
 class LabelMaps(SegmentationDataset):
     """Images whose pixels' classes are in label maps or outlines, found by what lies in the folder.
 
-    The list of files is memory-mapped: three entries for each image, see ``_Files``.
+    The list of files is memory-mapped: three entries for each image, see ``_SplitFiles``.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class LabelMaps(SegmentationDataset):
         self._kind = found.layout.kind
         self.notices: list[str] = []
         is_drawn = self._kind not in (MAPS, PANOPTIC)
-        self.reading = Reading(is_drawn if choices.exif_rotate is None else choices.exif_rotate)
-        self._table, self._label_of, self._unlabelled = LabelTable({}, {}, ""), dict[str, int](), IGNORED
+        self.reading = ReadConfig(is_drawn if choices.exif_rotate is None else choices.exif_rotate)
+        self._table, self._label_of, self._unlabeled = LabelTable({}, {}, ""), dict[str, int](), IGNORED
         files = self._drawings(found, cache_folder, choices) if is_drawn else self._maps(found, cache_folder, choices)
         self.num_classes = len(self.class_names)
         if not 0 < self.num_classes <= IGNORED:
@@ -125,7 +125,7 @@ class LabelMaps(SegmentationDataset):
         self._compare(index, size, labels.shape)
         return image, labels
 
-    def labels_of(self, index: int) -> np.ndarray:
+    def read_labels(self, index: int) -> np.ndarray:
         return self._labels(index, None)
 
     def require_size(self, index: int, size: tuple[int, int]) -> None:
@@ -147,7 +147,7 @@ class LabelMaps(SegmentationDataset):
         drawing = read_drawing(self._kind, file, size)
         self._compare(index, size, drawing.size or size)
         try:
-            return draw(drawing, size, self._label_of, self._unlabelled)
+            return draw(drawing, size, self._label_of, self._unlabeled)
         except ValueError as error:
             raise UserError(f"{file}: {os.path.basename(self.describe(index))}: {error}") from None
 
@@ -171,16 +171,16 @@ class LabelMaps(SegmentationDataset):
             self.describe(index), f"has {sizes[0]} pixels (width x height), but {file} has {sizes[1]}; {remedy}"
         )
 
-    def _maps(self, found: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _Files:
-        pairs = pairs_of(found, self.split)
+    def _maps(self, found: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
+        pairs = find_pairs(found, self.split)
         self.notices += pairs.notices
         if self._kind == PANOPTIC:
             if choices.class_list is not None:
                 raise UserError("DATA.CLASS_LIST: COCO's panoptic JSON names its classes itself: leave it out")
             self.class_names, self.palette, segments = read_panoptic(pairs.labels)
-            return _Files(pairs.images, pairs.labels, segments)
-        classes = _classes_of(found, choices)
-        if not found.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colours is None)):
+            return _SplitFiles(pairs.images, pairs.labels, segments)
+        classes = _read_classes(found, choices)
+        if not found.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colors is None)):
             classes = self._count_classes(found, classes, cache_folder)
         assert classes is not None
         reduces = choices.reduce_zero_label
@@ -193,15 +193,15 @@ class LabelMaps(SegmentationDataset):
         self.class_names = [classes.names[row] for row in kept]
         self.palette = None if classes.palette is None else classes.palette[kept]
         numbers = dict.fromkeys(ignored, IGNORED) | {classes.numbers[row]: label for label, row in enumerate(kept)}
-        colours = dict.fromkeys(classes.ignored_colours, IGNORED)
-        if classes.colours is not None and not found.layout.classes:
-            colours |= {int(classes.colours[row]): label for label, row in enumerate(kept)}
+        colors = dict.fromkeys(classes.ignored_colors, IGNORED)
+        if classes.colors is not None and not found.layout.classes:
+            colors |= {int(classes.colors[row]): label for label, row in enumerate(kept)}
         source = classes.file or found.layout.words
         remark = f"classes are those of {source}; if they count from 1 and 0 is none, DATA.REDUCE_ZERO_LABEL true"
-        self._table = LabelTable(numbers, colours, remark)
+        self._table = LabelTable(numbers, colors, remark)
         if classes.file:
             self.notices.append(f"{len(kept)} classes of {classes.file}: {shorten(', '.join(self.class_names), 80)}")
-        return _Files(pairs.images, pairs.labels, [b""] * len(pairs.labels))
+        return _SplitFiles(pairs.images, pairs.labels, [b""] * len(pairs.labels))
 
     def _count_classes(self, found: MatchedLayout, listed: ClassList | None, cache_folder: Path) -> ClassList:
         """Classes by the numbers in all label maps, of all splits: whether two classes are 0 and 255, and which classes
@@ -209,7 +209,7 @@ class LabelMaps(SegmentationDataset):
         files = []
         for split in SPLIT_WORDS:
             with contextlib.suppress(UserError):  # there is no such split
-                files += pairs_of(found, split).labels
+                files += find_pairs(found, split).labels
         numbers = _cache(cache_folder, files, numbers_in)
         is_binary = numbers == [0, 255]
         numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
@@ -232,39 +232,39 @@ class LabelMaps(SegmentationDataset):
             self.notices.append(f"all label maps have 0 and 255 only: 255 is the second class, {listed.names[1]}")
         return listed._replace(numbers=numbers, is_numbered=True)
 
-    def _drawings(self, found: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _Files:
+    def _drawings(self, found: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
         listed = list_outlines(self._kind, self.root, self.split)
         names, spelt = listed.names, listed.spelt
         if names is None or choices.class_list is not None:
-            classes = _classes_of(found, choices)
+            classes = _read_classes(found, choices)
             everywhere = list(labelme_files(self.root)) if classes is None else []
             names = _cache(cache_folder, everywhere, labelme_names) if classes is None else classes.names
             spelt = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
         self._name(names, spelt, choices)
-        return _Files(listed.images, listed.files, [b""] * len(listed.files))
+        return _SplitFiles(listed.images, listed.files, [b""] * len(listed.files))
 
     def _name(self, names: Sequence[str], spelt: Sequence[str], choices: LabelChoices) -> None:
         """Classes of outlines; ``spelt`` is what their files call them. What is outside of all outlines is the class
         "background", which comes first unless it is listed, or has no class."""
         background = next((name for name in names if name in _BACKGROUND), None)
-        more = [] if choices.is_unlabelled_ignored or background is not None else ["background"]
+        more = [] if choices.is_unlabeled_ignored or background is not None else ["background"]
         self.class_names = [*more, *names]
         self._label_of = {"__ignore__": IGNORED} | {one: at + len(more) for at, one in enumerate(spelt)}
-        if not choices.is_unlabelled_ignored:
-            self._unlabelled = 0 if background is None else list(names).index(background)
-            named = self.class_names[self._unlabelled]
+        if not choices.is_unlabeled_ignored:
+            self._unlabeled = 0 if background is None else list(names).index(background)
+            named = self.class_names[self._unlabeled]
             self.notices.append(f"pixels outside of outlines are of class {named} (DATA.UNLABELLED ignored: of none)")
         if self._kind != YOLO_TEXT:
             self.notices.append("points and lines among the outlines have no pixels and are left out")
 
 
-def _classes_of(found: MatchedLayout, choices: LabelChoices) -> ClassList | None:
+def _read_classes(found: MatchedLayout, choices: LabelChoices) -> ClassList | None:
     """Read what the configuration, the published set or a file in the folder lists; None: nothing does."""
     layout, top = found
     if choices.class_list is not None:
         return read_class_list(os.path.join(top, choices.class_list))
     if not layout.classes:
-        folders = [folder for split in SPLIT_WORDS for folder in folders_of(layout, top, split) or ()]
+        folders = [folder for split in SPLIT_WORDS for folder in find_split_folders(layout, top, split) or ()]
         return find_class_list(dict.fromkeys([top, *folders, *map(os.path.dirname, folders)]))
     return published_classes(layout.classes, layout.first, layout.offset)
 
@@ -286,7 +286,7 @@ class LabelTable(NamedTuple):
     """
 
     numbers: Mapping[int, int]
-    colours: Mapping[int, int]
+    colors: Mapping[int, int]
     remark: str
 
     def labels(self, pixels: LabelPixels, path: str) -> np.ndarray:
@@ -295,33 +295,31 @@ class LabelTable(NamedTuple):
         Raises:
             UserError: a pixel has another number or colour; names the file, the row and the column, from 0.
         """
-        values, is_colour = pixels.values, pixels.is_colour
-        known = self.colours if is_colour else self.numbers
-        if is_colour and not self.colours:
-            values, is_colour, known = numbers_of(pixels, path), False, self.numbers
-        elif not is_colour and self.colours:
-            known, is_colour = self._of_numbers(pixels.palette)
+        values, is_color = pixels.values, pixels.is_color
+        known = self.colors if is_color else self.numbers
+        if is_color and not self.colors:
+            values, is_color, known = read_label_numbers(pixels, path), False, self.numbers
+        elif not is_color and self.colors:
+            known, is_color = self._of_numbers(pixels.palette)
         found = _of_bytes(values, known) if values.dtype == np.uint8 else _of_any(values, known)
         if isinstance(found, np.ndarray):
             return found
         row, column = found
-        raise UserError(self._unknown(int(values[row, column]), is_colour, path, row, column))
+        raise UserError(self._unknown(int(values[row, column]), is_color, path, row, column))
 
     def _of_numbers(self, palette: np.ndarray | None) -> tuple[Mapping[int, int], bool]:
         """Return what numbers stand for where classes have colours: those of the palette; where there is none, grey
         levels if all colours are grey, else the numbers of the list."""
         if palette is not None:
-            return {at: self.colours[one] for at, one in enumerate(palette.tolist()) if one in self.colours}, False
-        if all(one == (one & 255) * 0x010101 for one in self.colours):
-            return {one & 255: label for one, label in self.colours.items()}, False
+            return {at: self.colors[one] for at, one in enumerate(palette.tolist()) if one in self.colors}, False
+        if all(one == (one & 255) * 0x010101 for one in self.colors):
+            return {one & 255: label for one, label in self.colors.items()}, False
         return self.numbers, False
 
-    def _unknown(self, value: int, is_colour: bool, path: str, row: int, column: int) -> str:
-        shown = str(_channels(value)) if is_colour else str(value)
-        known = (
-            [str(_channels(one)) for one in self.colours] if is_colour else [str(one) for one in sorted(self.numbers)]
-        )
-        what = "colour" if is_colour else "label"
+    def _unknown(self, value: int, is_color: bool, path: str, row: int, column: int) -> str:
+        shown = str(_channels(value)) if is_color else str(value)
+        known = [str(_channels(one)) for one in self.colors] if is_color else [str(one) for one in sorted(self.numbers)]
+        what = "colour" if is_color else "label"
         return (
             f"{path} has the {what} {shown} at row {row}, column {column}, which is not known: {what}s are "
             f"{shorten(', '.join(known), 80)}; {self.remark}"
@@ -357,25 +355,25 @@ def _of_any(values: np.ndarray, known: Mapping[int, int]) -> np.ndarray | tuple[
     return np.repeat(labels[places], np.diff(starts, append=len(flat))).reshape(values.shape)
 
 
-class _Category(msgspec.Struct):
+class _PanopticCategory(msgspec.Struct):
     id: int
     name: str
     color: tuple[int, int, int] | None = None
 
 
-class _Segment(msgspec.Struct):
+class _PanopticSegment(msgspec.Struct):
     id: int
     category_id: int
 
 
-class _Segments(msgspec.Struct):
+class _ImageSegments(msgspec.Struct):
     file_name: str
-    segments_info: list[_Segment]
+    segments_info: list[_PanopticSegment]
 
 
-class _Panoptic(msgspec.Struct):
-    annotations: list[_Segments]
-    categories: list[_Category]
+class _PanopticFile(msgspec.Struct):
+    annotations: list[_ImageSegments]
+    categories: list[_PanopticCategory]
 
 
 def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | None, list[bytes]]:
@@ -392,11 +390,11 @@ def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | No
     file = next(filter(os.path.isfile, places), places[0])
     with readable(file):
         try:
-            content = msgspec.json.decode(read_regular(file), type=_Panoptic)
+            content = msgspec.json.decode(read_regular(file), type=_PanopticFile)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"it is not a panoptic file of COCO's: {error}") from None
-    colours = [category.color for category in content.categories]
-    if any(not 0 <= level <= 255 for colour in colours for level in colour or ()):
+    colors = [category.color for category in content.categories]
+    if any(not 0 <= level <= 255 for color in colors for level in color or ()):
         raise UserError(f"{file} has a category with a colour outside of 0 to 255")
     label_of = {category.id: label for label, category in enumerate(content.categories)}
     segments_of = {one.file_name: one.segments_info for one in content.annotations}
@@ -406,5 +404,5 @@ def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | No
         if segments is None or any(one.category_id not in label_of or not 0 <= one.id < 1 << 24 for one in segments):
             raise UserError(f"{file} does not say the category of each segment of {path}: which file belongs to it?")
         notes.append(np.array([(one.id, label_of[one.category_id]) for one in segments], "<i4").tobytes())
-    palette = np.array(colours, np.uint8) if colours and all(colours) else None
+    palette = np.array(colors, np.uint8) if colors and all(colors) else None
     return [category.name for category in content.categories], palette, notes

@@ -7,7 +7,7 @@ from PIL import Image
 
 from ....runtime.printing import shorten
 from ....tasks.sample_groups import FOLDER, SUBJECT
-from ...data.drawn_shapes import Drawn, DrawnImages, paint
+from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
 from ...data.image_dataset import ImageDataset
 from ...data.inspection import in_threads
 from ...data.reading import UnreadableImage
@@ -27,18 +27,18 @@ class SegmentationDataset(ImageDataset):
     holds = "images with label maps"
     groups_by = {**SUBJECT, **FOLDER}
     num_classes: int
-    #: uint8 (classes, 3), the published colour of each class in RGB; None: ``tasks.figures.class_colours``
+    #: uint8 (classes, 3), the published colour of each class in RGB; None: ``tasks.figures.class_colors``
     palette: np.ndarray | None = None
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel
-        """Image ``index`` in mode "RGB", and ``labels_of(index)``, of its height and width.
+        """Image ``index`` in mode "RGB", and ``find_label_file(index)``, of its height and width.
 
         Raises:
             UserError: one of the two cannot be read, they differ in size, or a label is not known.
         """
         raise NotImplementedError
 
-    def labels_of(self, index: int) -> np.ndarray:
+    def read_labels(self, index: int) -> np.ndarray:
         """uint8 (height, width), the class of each pixel or ``IGNORED``; where that is possible without decoding the
         image.
 
@@ -54,31 +54,31 @@ def look_at_labels(dataset: SegmentationDataset, split: str) -> list[str]:
     Raises:
         UserError: a label is not known; names file, row and column.
     """
-    if not dataset.labelled:
+    if not dataset.labeled:
         return []
     order = np.random.default_rng(0).permutation(len(dataset))[:_COUNTED].tolist()
     found = in_threads(_counts, dataset, order, f"labels of {split}", len(order), _SECONDS, _WITHOUT_LIMIT)
     each = np.stack([counts for counts in found if counts is not None] or [np.zeros(IGNORED + 1, np.int64)])
     counts, ignored = each.sum(axis=0)[: dataset.num_classes], int(each[:, IGNORED].sum())
-    labelled = int(counts.sum())
+    labeled = int(counts.sum())
     maps = f"{len(each):,} of {len(dataset):,}" if len(each) < len(dataset) else f"all {len(each):,}"
-    if not labelled:
+    if not labeled:
         return [f"no pixel of {maps} label maps of {split} has a class: all are without one ({IGNORED})"]
     names = list(map(str, dataset.class_names or range(dataset.num_classes)))
     largest = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-    told = [f"{names[label]} {_share(counts[label], labelled)}" for label in largest[:_MOST_NAMED].tolist()]
+    told = [f"{names[label]} {_share(counts[label], labeled)}" for label in largest[:_MOST_NAMED].tolist()]
     more = f", and {len(largest) - _MOST_NAMED} more" if len(largest) > _MOST_NAMED else ""
     lines = [
         f"labels of {split}, in {maps} label maps: {', '.join(told)}{more}; without a class "
-        f"{_share(ignored, ignored + labelled)} of all pixels"
+        f"{_share(ignored, ignored + labeled)} of all pixels"
     ]
     absent = [names[label] for label in np.flatnonzero(counts == 0).tolist()]
     if absent:
         said = f"{len(absent)} of {len(names)} classes do not occur in them"
         lines.append(f"warning: {said}: {shorten(', '.join(absent))}")
-    if counts.max() > _NEARLY_ALL * labelled and len(names) > 1:
+    if counts.max() > _NEARLY_ALL * labeled and len(names) > 1:
         lines.append(f"warning: nearly all labelled pixels are {names[largest[0]]}: is that what the label maps say?")
-    if ignored > _NEARLY_ALL * (ignored + labelled):
+    if ignored > _NEARLY_ALL * (ignored + labeled):
         lines.append(f"warning: nearly all pixels are without a class: is {IGNORED} a class, or 0 (REDUCE_ZERO_LABEL)?")
     return lines
 
@@ -90,7 +90,7 @@ def _share(part: Any, whole: int) -> str:
 def _counts(dataset: SegmentationDataset, index: int) -> np.ndarray | None:
     """int64 (256,), pixels of each label; None: the label map cannot be read, which is told when it is opened."""
     try:
-        return np.bincount(dataset.labels_of(index).ravel(), minlength=IGNORED + 1)
+        return np.bincount(dataset.read_labels(index).ravel(), minlength=IGNORED + 1)
     except UnreadableImage:
         return None
 
@@ -105,13 +105,13 @@ class SegmentationShapes(DrawnImages, SegmentationDataset):
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel
         drawn = self.draw(index)
-        return Image.fromarray(paint(drawn)), _labels_of(drawn)
+        return Image.fromarray(render_image(drawn)), _draw_labels(drawn)
 
-    def labels_of(self, index: int) -> np.ndarray:
-        return _labels_of(self.draw(index))
+    def read_labels(self, index: int) -> np.ndarray:
+        return _draw_labels(self.draw(index))
 
 
-def _labels_of(drawn: Drawn) -> np.ndarray:
+def _draw_labels(drawn: SyntheticImage) -> np.ndarray:
     """uint8 (height, width)."""
     labels = np.zeros((drawn.height, drawn.width), np.uint8)
     for label, mask in zip(drawn.labels, drawn.masks):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
-from support.exported_detectors import found_by, images_of, needs_onnx, require_graph, require_paddle_files
+from support.exported_detectors import found_by, make_images, needs_onnx, require_graph, require_paddle_files
 from support.processes import ROOT, run_command, run_main
 from support.runs import events, refusal, well
 
@@ -41,7 +41,7 @@ def evaluated(folder, name, *words):
     return run_command([word for word in command if word != "-epochs=1"], timeout=600)
 
 
-def values_of(folder):
+def make_values(folder):
     """Each score, of COCO's twelve and of the categories, with the ends of its interval."""
     found = json.loads((folder / "eval_intervals.json").read_text())["values"]
     return {f"{name} {part}": value for name, parts in found.items() for part, value in parts.items()}
@@ -57,7 +57,7 @@ def graph(trained):
 @needs_onnx
 def test_an_exported_detector_has_the_scores_of_its_weights(trained, graph, tmp_path):
     ended = well(evaluated(tmp_path, "scored", str(graph / "shapes.onnx")))
-    expected, found = values_of(trained / "checked"), values_of(tmp_path / "scored")
+    expected, found = make_values(trained / "checked"), make_values(tmp_path / "scored")
     assert expected["AR_100 value"] > 0
     assert found == pytest.approx(expected, abs=1e-5)
     lines = ended.out.splitlines()[-3:]
@@ -79,7 +79,10 @@ def test_the_pages_program_finds_what_the_weights_find(trained, graph):
     words = [sys.executable, "detect.py", "shapes", "image.png"]
     ended = well(run_command(words, timeout=600, folder=graph))
     pixels = np.asarray(Image.fromarray(image).resize((48, 48), Image.Resampling.BILINEAR))[None]
-    network, images = load_trained(str(trained / "run")).model.model, images_of(pixels, "detr_small")  # ImageNet's mean
+    network, images = (
+        load_trained(str(trained / "run")).model.model,
+        make_images(pixels, "detr_small"),
+    )  # ImageNet's mean
     labels, boxes, scores = found_by(network, images, np.array([[90, 60]]))
     lines = [line.split() for line in ended.out.splitlines()]
     assert [name for name, *_ in lines] == [("circle", "square", "triangle")[label] for label in labels[0]]
@@ -90,7 +93,7 @@ def test_the_pages_program_finds_what_the_weights_find(trained, graph):
 def test_paddles_files_are_scored_and_another_preparation_is_refused(trained, tmp_path):
     run([str(trained / "run"), str(tmp_path / "out"), "-input=uint8"])
     ended = well(evaluated(tmp_path, "scored", str(tmp_path / "out"), "-pretrained=none"))
-    assert values_of(tmp_path / "scored") == pytest.approx(values_of(trained / "checked"), abs=1e-5)
+    assert make_values(tmp_path / "scored") == pytest.approx(make_values(trained / "checked"), abs=1e-5)
     assert "Paddle's inference model on cpu)" in ended.out.splitlines()[-1]
     other = evaluated(tmp_path, "other", str(tmp_path / "out"), "DATA.IMAGENET_MEAN", "[0.4,0.4,0.4]")
     assert "expects other input: preprocessing.subtract [0.485, 0.456, 0.406] there" in refusal(other)

@@ -8,11 +8,11 @@ from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.classification.class_balance import (
     class_weights,
     draw_balanced_order,
-    tell_imbalance,
+    format_imbalance,
     weighted_cross_entropy,
 )
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.dataset import Samples
+from paddlevit_dist.tasks.dataset import TransformedDataset
 
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 4], [700, 290, 10]))
 
@@ -27,7 +27,7 @@ def test_every_class_is_read_equally_often_and_its_samples_too():
     assert abs(np.flatnonzero(LABELS[order] == 4).mean() - 500) < 60  # spread over the epoch
 
 
-class Balanced(Samples):
+class Balanced(TransformedDataset):
     def __len__(self):
         return len(LABELS)
 
@@ -89,7 +89,7 @@ def test_the_loss_is_the_weighted_sum():
 
 def test_classes_of_very_different_size_are_pointed_out_unless_something_makes_up_for_it():
     labels = np.repeat([0, 2, 3], [40, 200, 30])  # none of class 1
-    (line,) = tell_imbalance(labels, ["cat", "cow", "dog", "hen"], False)
+    (line,) = format_imbalance(labels, ["cat", "cow", "dog", "hen"], False)
     assert line.startswith("note: classes differ in size, 200 of dog, 30 of hen: DATA.CLASS_BALANCED true")
-    assert "200 of 2, 30 of 3" in tell_imbalance(labels, None, False)[0]
-    assert tell_imbalance(labels, None, True) == [] == tell_imbalance(np.repeat([0, 1], [49, 10]), None, False)
+    assert "200 of 2, 30 of 3" in format_imbalance(labels, None, False)[0]
+    assert format_imbalance(labels, None, True) == [] == format_imbalance(np.repeat([0, 1], [49, 10]), None, False)

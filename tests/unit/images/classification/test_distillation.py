@@ -6,10 +6,10 @@ import pytest
 from support.small_runs import DIGITS
 
 from paddlevit_dist import create_model, settings
-from paddlevit_dist.images.classification.distillation import Teacher, distillation_loss
+from paddlevit_dist.images.classification.distillation import TeacherModel, distillation_loss
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 SMALL = ["MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "8"]
 
@@ -47,7 +47,7 @@ def teacher_file(tmp_path):
     return str(tmp_path / "teacher")
 
 
-def task_of(teacher_file, model, *arguments) -> Classification:
+def make_task(teacher_file, model, *arguments) -> Classification:
     distilled = ["TRAIN.DISTILLATION_TYPE", "hard", "TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224"]
     distilled += ["TRAIN.TEACHER_WEIGHTS", teacher_file, "-num_classes=10", "MODEL.NAME", model]
     task = Classification(settings.load([*DIGITS, *SMALL, *distilled, *arguments]).values)
@@ -63,30 +63,30 @@ def batch():
 
 
 def test_the_second_head_of_a_distilled_model_learns_from_the_teacher_alone(teacher_file):
-    task = task_of(teacher_file, "deit_tiny_distilled_patch16_224", "TRAIN.DISTILLATION_ALPHA", "0.3")
+    task = make_task(teacher_file, "deit_tiny_distilled_patch16_224", "TRAIN.DISTILLATION_ALPHA", "0.3")
     task.model.train()
-    terms = task.train_step(task.model, batch(), Step(1, 0, 10))
+    terms = task.train_step(task.model, batch(), StepPosition(1, 0, 10))
     assert terms["loss"].weight == pytest.approx(0.7) and terms["distillation"].weight == 0.3
     terms["loss"].sum.backward()
     assert task.model.head.weight.grad is not None and task.model.head_dist.weight.grad is None
     task.model.clear_gradients()
-    images = task.normalise(batch()["images"])
+    images = task.normalize(batch()["images"])
     _, taught = task.model(images)
     decisions = task.teacher(images).argmax(axis=-1).numpy()
     expected = -log_softmax(taught.numpy().astype(np.float64))[np.arange(4), decisions].sum()
     assert terms["distillation"].sum.item() == pytest.approx(expected, rel=1e-4)
-    task.train_step(task.model, batch(), Step(1, 0, 10))["distillation"].sum.backward()
+    task.train_step(task.model, batch(), StepPosition(1, 0, 10))["distillation"].sum.backward()
     assert task.model.head_dist.weight.grad.numpy().any()
     assert all(p.grad is None for p in task.teacher.model.parameters())
 
 
 def test_a_model_with_one_head_learns_both_with_it(teacher_file):
-    task = task_of(teacher_file, "vit", "TRAIN.DISTILLATION_TYPE", "soft")
-    terms = task.train_step(task.model, batch(), Step(1, 0, 10))
+    task = make_task(teacher_file, "vit", "TRAIN.DISTILLATION_TYPE", "soft")
+    terms = task.train_step(task.model, batch(), StepPosition(1, 0, 10))
     terms["distillation"].sum.backward()
     assert task.model.head.weight.grad.numpy().any()
 
 
 def test_a_teacher_without_weights_is_refused():
     with pytest.raises(UserError, match="needs its weights: set TRAIN.TEACHER_WEIGHTS"):
-        Teacher("vit_tiny_patch16_224", None, 10, 16, 1)
+        TeacherModel("vit_tiny_patch16_224", None, 10, 16, 1)

@@ -10,7 +10,7 @@ from support.small_runs import build
 from paddlevit_dist import create_model
 from paddlevit_dist.images.classification.figures import overlaid, report_figures, roll_out
 from paddlevit_dist.metrics.classifier import RECORD, joined, record_later
-from paddlevit_dist.metrics.classifier_figures import Evaluated, calibration, tables
+from paddlevit_dist.metrics.classifier_figures import EvaluatedAnswers, calibration, tables
 from paddlevit_dist.tasks.task import EvaluationStep
 
 
@@ -36,9 +36,9 @@ def random_rows(number: int = 400, classes: int = 7) -> Any:
     return logits, labels
 
 
-def evaluated_of(logits: np.ndarray, labels: np.ndarray, names: Any = None) -> Evaluated:
+def make_evaluated(logits: np.ndarray, labels: np.ndarray, names: Any = None) -> EvaluatedAnswers:
     kept = record_later(paddle.to_tensor(logits), paddle.to_tensor(labels))()
-    return Evaluated(*joined(list(enumerate(kept))), logits.shape[1], names)
+    return EvaluatedAnswers(*joined(list(enumerate(kept))), logits.shape[1], names)
 
 
 def test_records_hold_the_best_scores_and_the_true_one():
@@ -59,7 +59,7 @@ def test_two_classes_leave_the_other_places_empty():
 
 def test_confusion_and_scores_of_classes_are_those_counted_one_by_one():
     logits, labels = random_rows()
-    matrix, pairs, classes, *_ = tables(evaluated_of(logits, labels, list("abcdefg")))
+    matrix, pairs, classes, *_ = tables(make_evaluated(logits, labels, list("abcdefg")))
     expected = np.zeros((7, 7), int)
     for label, predicted in zip(labels, logits.argmax(axis=1)):
         expected[label, predicted] += 1
@@ -94,7 +94,7 @@ def test_the_calibration_error_is_that_of_guo():
 def test_scores_that_are_no_numbers_count_as_wrong():
     logits, labels = random_rows(40)
     logits[labels == 0] = np.nan
-    evaluated = evaluated_of(logits, labels)
+    evaluated = make_evaluated(logits, labels)
     assert not evaluated.is_right[labels == 0].any()
     assert len(report_figures(evaluated, Images(40), lambda images: None)) > 4
 
@@ -103,7 +103,7 @@ def test_galleries_show_the_surest_mistakes_and_leave_out_what_is_gone():
     rows = np.zeros(40, RECORD)
     rows["label"], rows["classes"][:, 0] = 0, np.arange(40) < 30  # the first thirty are mistakes
     rows["scores"][:, 0], rows["true"] = np.linspace(0.5, 0.9, 40), np.linspace(0.5, 0.1, 40)
-    figures = report_figures(Evaluated(np.arange(40), rows, 2, ["cat", "dog"]), Images(40), lambda images: None)
+    figures = report_figures(EvaluatedAnswers(np.arange(40), rows, 2, ["cat", "dog"]), Images(40), lambda images: None)
     mistakes, hardest = figures[:2]
     assert "whose true class the model believes in least" in hardest.note and hardest.note != mistakes.note
     assert [int(pixels[0, 0]) for pixels, _ in mistakes.images] == [28, 26, 24, 22, 20, 18]

@@ -11,7 +11,7 @@ MODEL: {{TYPE: swin, NAME: swin_tiny_patch4_window7_224, EMBED_DIM: 96, WINDOW_S
 RECIPE = (5e-4, 20, 0.8, 5.0, 512)
 
 
-def recipe_of(file, *words: str) -> tuple:
+def make_recipe(file, *words: str) -> tuple:
     train = load([f"-cfg={file}", *words]).values.TRAIN
     return train.BASE_LR, train.WARMUP_EPOCHS, train.MIXUP_ALPHA, train.GRAD_CLIP, train.LINEAR_SCALED_LR
 
@@ -25,15 +25,15 @@ def swin(tmp_path):
 def test_a_file_that_names_its_dataset_keeps_its_recipe(swin):
     for dataset in ("imagenet2012", "folder"):
         swin.write_text(SWIN.format(f", DATASET: {dataset}"))
-        assert recipe_of(swin) == RECIPE
+        assert make_recipe(swin) == RECIPE
 
 
 def test_a_file_that_another_takes_over_keeps_its_recipe(swin):
     mine = swin.with_name("mine.yaml")
     mine.write_text("BASE: [./swin.yaml]\nTASK: classification\nTRAIN: {NUM_EPOCHS: 100}\n")
-    assert recipe_of(mine) == RECIPE
+    assert make_recipe(mine) == RECIPE
     mine.write_text("BASE: swin.yaml\nTRAIN: {BASE_LR: 1e-3}\n")
-    assert recipe_of(mine) == (1e-3, *RECIPE[1:])
+    assert make_recipe(mine) == (1e-3, *RECIPE[1:])
 
 
 def test_a_form_that_two_files_have_together_is_recognized(swin):
@@ -41,7 +41,7 @@ def test_a_form_that_two_files_have_together_is_recognized(swin):
     swin.write_text("DATA: {IMAGE_SIZE: 224, CROP_PCT: 0.9}\n")
     mine = swin.with_name("mine.yaml")
     mine.write_text("BASE: swin.yaml\nMODEL" + model.format())
-    assert recipe_of(mine) == RECIPE
+    assert make_recipe(mine) == RECIPE
 
 
 def test_recipes_of_the_package_and_files_on_them_are_their_own(swin):

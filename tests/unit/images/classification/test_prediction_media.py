@@ -13,7 +13,7 @@ from paddlevit_dist.images.classification import prediction
 from paddlevit_dist.images.data import listing
 from paddlevit_dist.images.data.imagenet import names_by_synset
 from paddlevit_dist.images.data.inputs import GivenImages
-from paddlevit_dist.images.data.reading import Reading, UnreadableImage
+from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
 
 NAMES = ["ant", "bee", "cat"]
 FRAMES = 7
@@ -65,7 +65,7 @@ def test_each_frame_of_a_video_gets_a_row_with_its_number_and_time(predictor, tm
 
 def test_a_frame_may_be_asked_for_again(tmp_path):
     path = write_video(tmp_path / "walk.avi")
-    video, expected = listing.Video(str(path)), list(frames(path))
+    video, expected = listing.VideoFile(str(path)), list(frames(path))
     for number in (5, 2, 2, 6):
         np.testing.assert_array_equal(np.asarray(video.frame(number)), expected[number])
     with pytest.raises(UnreadableImage, match="it has no frame 7 any more"):
@@ -94,7 +94,7 @@ def test_the_table_of_imagenet_has_its_classes_in_their_order():
 
 def test_classes_are_drawn_as_bars_beside_the_first_images_only(tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_MOST_IMAGES", 2)
-    given = GivenImages([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", Reading())
+    given = GivenImages([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", ReadConfig())
     outputs = prediction.ImageClassWriter(tmp_path, given, ["n02510455", "bee"])
     for index in range(3):
         assert outputs.write(index, np.array([0.25, 0.75])) == {}

@@ -5,14 +5,14 @@ import pickle
 import numpy as np
 import paddle
 import pytest
-from support.augmented_samples import EVERYTHING, Images, drawn, samples_of, task_of
+from support.augmented_samples import EVERYTHING, Images, drawn, make_samples, make_task
 
-from paddlevit_dist.images.classification.task import ImageSamples
+from paddlevit_dist.images.classification.task import ClassificationSamples
 from paddlevit_dist.images.transforms.crops import GlyphTransform, TrainingTransform
-from paddlevit_dist.images.transforms.on_device import BOXES, COLOURS, ROWS, RandomErasing
+from paddlevit_dist.images.transforms.on_device import BOXES, COLORS, ROWS, RandomErasing
 from paddlevit_dist.images.transforms.policies import build_augmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,8 @@ def test_samples_do_not_depend_on_the_world_size(world_size, expected_samples):
     assert drawn(world_size, 12 // world_size) == expected_samples
 
 
-def test_grey_images_of_a_coloured_set_are_augmented_like_coloured_ones():
-    augment = build_augmentation(task_of(*EVERYTHING).config.TRAIN, [0.485, 0.456, 0.406])
+def test_gray_images_of_a_colored_set_are_augmented_like_colored_ones():
+    augment = build_augmentation(make_task(*EVERYTHING).config.TRAIN, [0.485, 0.456, 0.406])
     transform = TrainingTransform(16, augment=augment)
     image, _ = Images().read(0)
     for seed in range(30):
@@ -42,7 +42,7 @@ def test_signs_and_single_channels_are_augmented_too(channels):
     words = [*EVERYTHING, "DATA.IMAGE_CHANNELS", str(channels)]
     for name in ("MEAN", "STD"):
         words += [f"DATA.IMAGENET_{name}", str([0.5] * channels)]
-    task = task_of(*words)
+    task = make_task(*words)
     augment = build_augmentation(task.config.TRAIN, task.config.DATA.IMAGENET_MEAN)
     for transform in (
         TrainingTransform(16, channels=channels, augment=augment),
@@ -66,12 +66,12 @@ def test_a_sample_without_augmentation_is_what_it_was():
         np.testing.assert_array_equal(
             transform(original, np.random.default_rng(seed)), augmented(original, np.random.default_rng(seed))
         )
-    assert len(ImageSamples(Images(), transform).sample(1, np.random.default_rng(0))) == 2
+    assert len(ClassificationSamples(Images(), transform).sample(1, np.random.default_rng(0))) == 2
 
 
 def test_evaluation_is_never_augmented(tmp_path):
-    task = task_of(*EVERYTHING)
-    plain = task_of().build_dataset("val", tmp_path)
+    task = make_task(*EVERYTHING)
+    plain = make_task().build_dataset("val", tmp_path)
     samples = task.build_dataset("val", tmp_path)
     for index in range(3):
         image, label = samples.sample(index, np.random.default_rng(0))
@@ -81,11 +81,11 @@ def test_evaluation_is_never_augmented(tmp_path):
 
 def test_a_text_that_is_not_understood_is_told_before_training(tmp_path):
     with pytest.raises(UserError, match="TRAIN.RAND_AUGMENT is 'rand-q9'"):
-        task_of("TRAIN.RAND_AUGMENT", "rand-q9").build_dataset("train", tmp_path)
+        make_task("TRAIN.RAND_AUGMENT", "rand-q9").build_dataset("train", tmp_path)
 
 
-def batch_of(task, count=12):
-    samples = samples_of(task)
+def make_batch(task, count=12):
+    samples = make_samples(task)
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(count)])
     return {name: paddle.to_tensor(array) for name, array in batch.items()}
 
@@ -101,29 +101,29 @@ class Recorder(paddle.nn.Layer):
 def stepped(task, step):
     model = Recorder()
     paddle.seed(1)
-    terms = task.train_step(model, batch_of(task), step)
+    terms = task.train_step(model, make_batch(task), step)
     return model.seen.numpy(), {name: term.sum.item() for name, term in terms.items()}
 
 
 def test_steps_are_repeatable_and_differ_by_update_and_micro_batch():
-    task = task_of(*EVERYTHING, "TRAIN.MIXUP_MODE", "elem", "-num_classes=10")
-    first, terms = stepped(task, Step(1, 5, 9))
-    again, same = stepped(task, Step(1, 5, 9))
+    task = make_task(*EVERYTHING, "TRAIN.MIXUP_MODE", "elem", "-num_classes=10")
+    first, terms = stepped(task, StepPosition(1, 5, 9))
+    again, same = stepped(task, StepPosition(1, 5, 9))
     np.testing.assert_array_equal(first, again)
     assert terms == same
-    assert (stepped(task, Step(1, 6, 9))[0] != first).any()
-    assert (stepped(task, Step(1, 5, 9, 1))[0] != first).any()
+    assert (stepped(task, StepPosition(1, 6, 9))[0] != first).any()
+    assert (stepped(task, StepPosition(1, 5, 9, 1))[0] != first).any()
 
 
 def test_a_step_erases_then_mixes_and_takes_the_loss_of_the_mixed_labels():
-    task = task_of(*EVERYTHING)
-    step = Step(1, 5, 9)
+    task = make_task(*EVERYTHING)
+    step = StepPosition(1, 5, 9)
     seen, terms = stepped(task, step)
-    batch = batch_of(task)
-    images = task.normalise(batch["images"]).numpy()
-    for image, boxes, colours in zip(*(batch[name].numpy() for name in (ROWS, BOXES, COLOURS))):
-        for (top, left, bottom, right), colour in zip(boxes, colours):
-            images[image, :, top:bottom, left:right] = colour[:, None, None]
+    batch = make_batch(task)
+    images = task.normalize(batch["images"]).numpy()
+    for image, boxes, colors in zip(*(batch[name].numpy() for name in (ROWS, BOXES, COLORS))):
+        for (top, left, bottom, right), color in zip(boxes, colors):
+            images[image, :, top:bottom, left:right] = color[:, None, None]
     mix = task.mixing.draw(np.random.default_rng([0, 5, 0, 0]), images.shape)
     top, left, bottom, right = mix.boxes[0]
     expected = mix.weight[0] * images + (1 - mix.weight[0]) * images[::-1]
@@ -140,13 +140,13 @@ def test_a_step_erases_then_mixes_and_takes_the_loss_of_the_mixed_labels():
     assert terms["top-1"] == pytest.approx(100.0 * (logits.argmax(axis=1) == dominant).sum())
 
 
-def test_without_these_keys_a_step_sees_the_normalised_pixels():
-    task = task_of()
+def test_without_these_keys_a_step_sees_the_normalized_pixels():
+    task = make_task()
     assert task.erasing is None and task.mixing is None
-    seen, _ = stepped(task, Step(1, 5, 9))
-    np.testing.assert_array_equal(seen, task.normalise(batch_of(task)["images"]).numpy())
+    seen, _ = stepped(task, StepPosition(1, 5, 9))
+    np.testing.assert_array_equal(seen, task.normalize(make_batch(task)["images"]).numpy())
 
 
 def test_erasing_keys_reach_the_samples():
-    task = task_of("TRAIN.RANDOM_ERASE_PROB", "0.25", "TRAIN.RANDOM_ERASE_MODE", "const")
+    task = make_task("TRAIN.RANDOM_ERASE_PROB", "0.25", "TRAIN.RANDOM_ERASE_MODE", "const")
     assert task.erasing == RandomErasing(0.25, "const", 1)

@@ -31,14 +31,14 @@ _CASES = {
 }
 
 
-def _task_of(model: str, keys: list):
+def _make_task(model: str, keys: list):
     values = settings.load(["MODEL.NAME", model, *reduced(model), f"-num_classes={_CLASSES}", *keys]).values
     return resolve("task", values.TASK)(values)
 
 
 @pytest.mark.parametrize("case", _CASES)
 def test_an_update_of_a_classifier_waits_for_the_norm_of_its_gradients_alone(case):
-    task = _task_of(*_CASES[case])
+    task = _make_task(*_CASES[case])
     task.class_weights = np.linspace(0.5, 1.5, _CLASSES, dtype=np.float32) if case == "class weights" else None
     model = task.build_model()
     if case == "distilled":
@@ -55,7 +55,7 @@ def test_an_update_of_a_classifier_waits_for_the_norm_of_its_gradients_alone(cas
 
 
 def test_an_evaluated_batch_of_a_classifier_waits_for_nothing():
-    task = _task_of("vit_tiny_patch16_224", [])
+    task = _make_task("vit_tiny_patch16_224", [])
     model, metrics = task.build_model(), task.build_metrics()
     model.eval()
     size = task.config.DATA.IMAGE_SIZE

@@ -20,9 +20,9 @@ def root(tmp_path):
     return folder
 
 
-def save_image(path, colour=(10, 200, 30)):
+def save_image(path, color=(10, 200, 30)):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (12, 9), colour).save(path)
+    Image.new("RGB", (12, 9), color).save(path)
 
 
 def files(dataset):

@@ -11,7 +11,7 @@ from PIL import Image, ImageFile
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.formats import readable_formats, readable_suffixes
 from paddlevit_dist.images.data.imagenet import ImageNet2012
-from paddlevit_dist.images.data.inspection import Inspection
+from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.data.reading import UnreadableImage, decode_image
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.runtime.errors import UserError
@@ -64,7 +64,7 @@ def test_what_pillow_opens_is_an_image_of_the_set(root, cache):
         assert image.mode == "RGB" and image.size == (12, 9)
 
 
-def test_the_suffixes_are_pillows_but_for_formats_that_it_only_recognises_or_hands_on():
+def test_the_suffixes_are_pillows_but_for_formats_that_it_only_recognizes_or_hands_on():
     stubs = {
         name
         for name, (factory, _) in Image.OPEN.items()
@@ -198,13 +198,13 @@ def test_a_compressed_archive_among_others_is_not_passed_over(tmp_path, cache):
 def test_an_evaluation_stops_over_images_but_not_over_text(dataset, root, cache):
     put(root / "val" / "ant" / "notes.txt", b"words")
     build = {"folder": ClassFolders, "imagenet2012": ImageNet2012}[dataset]
-    lines = Inspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
+    lines = SplitInspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
     assert lines == [f"left out below {root}/val: 1 .txt", "opened all 2 images of val"]
     put(root / "val" / "ant" / "x.heic", HEIC_HEAD)
     for is_evaluation in (True, False):
         with pytest.raises(UserError, match=r"1 \.heic \(pip install pillow-heif\).*another set.*move them away"):
-            Inspection(is_evaluation, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
-    lines = Inspection(True, False, allows_left_out=True).look(build(str(root), "val", cache), "val", 2)
+            SplitInspection(is_evaluation, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
+    lines = SplitInspection(True, False, allows_left_out=True).look(build(str(root), "val", cache), "val", 2)
     assert lines[0] == f"left out below {root}/val: 1 .heic (pip install pillow-heif), 1 .txt"
 
 

@@ -14,7 +14,7 @@ from paddlevit_dist.images.detection.data.detection_dataset import DetectionData
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.registry import WITH_BOXES
+from paddlevit_dist.registry import BOX_LABELS
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.dataset import dataset_class
@@ -117,7 +117,7 @@ def test_another_file_is_no_data_path(tmp_path):
     (tmp_path / "a.json").write_text('{"version": "5.3", "shapes": [], "imagePath": "a.jpg"}')
     for path in (tmp_path / "a.json", tmp_path):
         with pytest.raises(UserError, match=f"a.json is labelme's, of one image; .*labelme2coco {tmp_path}\\)"):
-            guess(str(path), WITH_BOXES)
+            guess(str(path), BOX_LABELS)
     assert guess(str(tmp_path)).dataset == "labelme"
     (tmp_path / "a.json").write_text('{"a": 1}')
     with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the images: {tmp_path}"):

@@ -53,7 +53,7 @@ def test_the_choice_is_random_and_decided_by_its_own_seed(tmp_path):
     assert rows[0] == rows[1] != rows[2]
 
 
-def split_of(names, fraction=0.2, seed=0):
+def make_split(names, fraction=0.2, seed=0):
     """Names that are trained on, and names that are held out, of files named ``class/file``."""
     names = sorted(names)
     _, labels = np.unique([name.partition("/")[0] for name in names], return_inverse=True)
@@ -73,8 +73,8 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_files_that_come_and_go_move_at_most_one_other_each(change):
     """Drawn by position, 25 of 36 held-out images had been trained on after the first of these."""
-    trained, held_out = split_of(FILES)
-    trained_now, held_out_now = split_of(CHANGES[change])
+    trained, held_out = make_split(FILES)
+    trained_now, held_out_now = make_split(CHANGES[change])
     changed = set(FILES) ^ set(CHANGES[change])
     allowed = 0 if change == "a class added" else len(changed)
     assert len(held_out_now & trained) + len(trained_now & held_out) <= allowed

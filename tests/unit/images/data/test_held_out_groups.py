@@ -29,7 +29,7 @@ def divide(dataset, fraction, tmp_path):
     return parts
 
 
-def names_of(part):
+def make_names(part):
     return {part.describe(index) for index in range(len(part))}
 
 
@@ -38,7 +38,7 @@ def test_images_of_a_subject_are_on_one_side(tmp_path, seed):
     names = [f"{'ab'[subject % 2]}/sub-{subject:02d}_slice-{n}.png" for subject in range(20) for n in range(5)]
     dataset = NamedImages(names, np.array([subject % 2 for subject in range(20) for _ in range(5)]))
     parts = {split: hold_out(dataset, split, 0.2, seed, tmp_path) for split in ("train", "val")}
-    sides = [{re.search(r"sub-\d+", name)[0] for name in names_of(part)} for part in parts.values()]
+    sides = [{re.search(r"sub-\d+", name)[0] for name in make_names(part)} for part in parts.values()]
     assert not sides[0] & sides[1] and len(parts["val"]) == 20
     assert parts["val"].told() == "; images of one subject are on one side, 20 of them in all"
 
@@ -54,7 +54,7 @@ def test_every_class_stays_in_training():
 def test_folders_are_held_out_whole_where_they_make_up_the_fraction(tmp_path):
     videos = NamedImages([f"video{n // 10}/{n}.jpg" for n in range(100)], groups_by=FOLDER)
     parts = divide(videos, 0.2, tmp_path)
-    folders = [{name.split("/")[0] for name in names_of(part)} for part in parts.values()]
+    folders = [{name.split("/")[0] for name in make_names(part)} for part in parts.values()]
     assert not folders[0] & folders[1] and len(parts["val"]) == 20
     halves = NamedImages([f"half{n // 50}/{n}.jpg" for n in range(100)], groups_by=FOLDER)
     part = divide(halves, 0.1, tmp_path)["val"]

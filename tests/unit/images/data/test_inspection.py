@@ -16,8 +16,8 @@ from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.held_out import hold_out
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.inputs import image_inputs
-from paddlevit_dist.images.data.inspection import Inspection, classes_without_images
-from paddlevit_dist.images.data.reading import Reading
+from paddlevit_dist.images.data.inspection import SplitInspection, classes_without_images
+from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.runtime.errors import UserError
@@ -66,7 +66,7 @@ every_dataset = pytest.mark.parametrize("dataset_of", [folders, lists, tars])
 
 def looked(dataset_of, root, is_evaluation=False, replaces_bad=False):
     """All lines of a run, or of an evaluation."""
-    inspection = Inspection(is_evaluation, replaces_bad)
+    inspection = SplitInspection(is_evaluation, replaces_bad)
     splits = ["val"] if is_evaluation else ["train", "val"]
     return [line for split in splits for line in inspection.look(dataset_of(root, split), split, 2)]
 
@@ -135,12 +135,12 @@ def test_each_thread_reads_its_own_copy(root, monkeypatch):
 
     def look(own, index):
         together.wait()  # four threads are at work at once
-        return threading.get_ident(), id(own), opening.digest_of(own.encoded(index))
+        return threading.get_ident(), id(own), opening.compute_digest(own.encoded(index))
 
     found = list(opening.in_threads(look, dataset, range(12), "", 12, 60.0))
     copies = {(thread, copy) for thread, copy, _ in found}
     assert len(copies) == len({copy for _, copy in copies}) == 4 and id(dataset) not in {copy for _, copy in copies}
-    assert [digest for _, _, digest in found] == [opening.digest_of(dataset.encoded(index)) for index in range(12)]
+    assert [digest for _, _, digest in found] == [opening.compute_digest(dataset.encoded(index)) for index in range(12)]
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
@@ -155,8 +155,8 @@ def test_turned_images_are_counted_unless_they_are_turned_back(suffix, root):
         rf"ignores: {root}/val/ant/caf\xe9.{suffix}"
     )
     dataset = folders(root, "val")
-    dataset.reading = Reading(exif_rotate=True)
-    assert Inspection(False, False).look(dataset, "val", 2) == ["opened all 9 images of val"]
+    dataset.reading = ReadConfig(exif_rotate=True)
+    assert SplitInspection(False, False).look(dataset, "val", 2) == ["opened all 9 images of val"]
 
 
 def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction(root, tmp_path):
@@ -164,11 +164,11 @@ def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction(roo
     Image.fromarray(np.full((6, 8), 40_000, np.uint16)).save(deep)
     said = f"stored with more than 8 bits a pixel, .* as {deep}"
     assert re.match(f"1 of the 13 opened images of train is {said}", looked(folders, root)[1])
-    inputs = image_inputs([str(root / "train")], tmp_path, lambda image, _: image, "RGB", Reading())
+    inputs = image_inputs([str(root / "train")], tmp_path, lambda image, _: image, "RGB", ReadConfig())
     (line,) = [line for line in inputs.notices if "8 bits" in line]
     assert re.match(f"1 of 13 images is {said}", line)
     deep.unlink()
-    assert not image_inputs([str(root / "train")], tmp_path, None, "RGB", Reading()).notices
+    assert not image_inputs([str(root / "train")], tmp_path, None, "RGB", ReadConfig()).notices
 
 
 @every_dataset
@@ -200,7 +200,7 @@ def test_a_held_out_part_is_compared_with_the_rest(root, cache):
     for name in ("ant", "bee"):
         for position in range(1, 6):
             shutil.copy(root / "train" / name / "0.png", root / "train" / name / f"{position}.png")
-    inspection = Inspection(False, False)
+    inspection = SplitInspection(False, False)
     whole = ClassFolders.whole(str(root), cache)
     parts = {split: hold_out(whole, split, 0.5, 0, cache) for split in ("train", "val")}
     lines = [line for split, part in parts.items() for line in inspection.look(part, split, 2)]
@@ -215,7 +215,7 @@ def test_classes_without_images_are_named(root, tmp_path):
         "val has no images of 999 of 1,000 classes: 0, 2, 3, …"
     ]
     # Images that are no files are not opened again.
-    assert Inspection(False, False).look(Digits(None, "val", tmp_path), "val", 10) == []
+    assert SplitInspection(False, False).look(Digits(None, "val", tmp_path), "val", 10) == []
 
 
 def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):

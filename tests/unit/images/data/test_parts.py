@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.parts import Page, PartReader, Undecoded, part_of_jpeg, read_layout
-from paddlevit_dist.images.data.reading import Reading, UnreadableImage
+from paddlevit_dist.images.data.parts import ImagePage, PartReader, UndecodedImage, part_of_jpeg, read_layout
+from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
 from paddlevit_dist.images.transforms.crops import TrainingTransform
 
 SIZE = (150, 110)
@@ -25,7 +25,7 @@ def jpeg(mode="RGB", size=SIZE, **options) -> bytes:
     return out.getvalue()
 
 
-def folder_of(path, files) -> ClassFolders:
+def make_folder(path, files) -> ClassFolders:
     """A data set of these files, ``name: content``, all of one class."""
     for split in ("train", "val"):
         (path / split / "a").mkdir(parents=True)
@@ -81,16 +81,16 @@ def test_cut_and_changed_headers_are_not_believed():
 def test_a_training_sample_is_the_same_from_parts_and_from_the_whole(tmp_path):
     page = io.BytesIO()
     noise(seed=4).save(page, "PPM")
-    grey = io.BytesIO()
-    noise(mode="L", seed=5).save(grey, "PPM")
+    gray = io.BytesIO()
+    noise(mode="L", seed=5).save(gray, "PPM")
     progressive, turned = jpeg(progressive=True), Image.Exif()
     turned[0x0112] = 6
     files = {
         "a.jpg": jpeg(), "b.jpg": jpeg("L"), "c.jpg": jpeg(restart_marker_blocks=5), "d.ppm": page.getvalue(),
-        "e.pgm": grey.getvalue(), "f.jpg": progressive, "g.jpg": jpeg(exif=turned), "h.png": page.getvalue(),
+        "e.pgm": gray.getvalue(), "f.jpg": progressive, "g.jpg": jpeg(exif=turned), "h.png": page.getvalue(),
     }  # fmt: skip
-    dataset = folder_of(tmp_path, files)
-    for reading in (Reading(), Reading(exif_rotate=True)):
+    dataset = make_folder(tmp_path, files)
+    for reading in (ReadConfig(), ReadConfig(exif_rotate=True)):
         dataset.read_with(reading)
         for channels in (3, 1):
             transform = TrainingTransform(32, channels=channels)
@@ -106,10 +106,10 @@ def test_a_training_sample_is_the_same_from_parts_and_from_the_whole(tmp_path):
 def test_what_is_left_undecoded(tmp_path):
     page = io.BytesIO()
     noise().save(page, "PPM")
-    dataset = folder_of(tmp_path, {"a.jpg": jpeg(), "b.jpg": jpeg(progressive=True), "c.ppm": page.getvalue()})
+    dataset = make_folder(tmp_path, {"a.jpg": jpeg(), "b.jpg": jpeg(progressive=True), "c.ppm": page.getvalue()})
     found = [PartReader(dataset)(index)[0] for index in range(3)]
-    assert [isinstance(image, Undecoded) for image in found] == [True, False, True]
-    assert isinstance(found[2], Page) and found[2].around((3, 10, 7, 15))[0].shape == (5, 150, 3)
+    assert [isinstance(image, UndecodedImage) for image in found] == [True, False, True]
+    assert isinstance(found[2], ImagePage) and found[2].around((3, 10, 7, 15))[0].shape == (5, 150, 3)
     assert [image.size for image in found] == [SIZE] * 3
 
 
@@ -117,7 +117,7 @@ def test_damaged_images_are_reported(tmp_path):
     page = io.BytesIO()
     noise().save(page, "PPM")
     large = b"P6\n99999 99999\n255\n" + bytes(100)
-    dataset = folder_of(tmp_path, {"a.jpg": jpeg()[:-900], "b.ppm": page.getvalue()[:-1], "c.ppm": large})
+    dataset = make_folder(tmp_path, {"a.jpg": jpeg()[:-900], "b.ppm": page.getvalue()[:-1], "c.ppm": large})
     for index in range(3):
         with pytest.raises(UnreadableImage):
             PartReader(dataset)(index)

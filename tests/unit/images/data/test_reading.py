@@ -10,8 +10,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.quarantine import Replacements, Unreadable, read_quarantine, write_quarantine
-from paddlevit_dist.images.data.reading import Reading, UnreadableImage, decode_image
+from paddlevit_dist.images.data.quarantine import ReplacementReader, UnreadableFile, read_quarantine, write_quarantine
+from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage, decode_image
 from paddlevit_dist.runtime.errors import UserError
 
 # What the package silences for a run, pytest shows again.
@@ -35,13 +35,13 @@ def animation():
     return encode(RGB, "GIF", save_all=True, append_images=[Image.new("RGB", (17, 12)), RGB.rotate(180)])
 
 
-def wide_grey():
+def wide_gray():
     return encode(Image.fromarray(PIXELS[..., 0].astype(np.uint16) * 257), "PNG")
 
 
 KINDS = {
     "CMYK": encode(RGB.convert("CMYK"), "JPEG"),
-    "16 bit": wide_grey(),
+    "16 bit": wide_gray(),
     "palette": encode(RGB.quantize(16), "PNG"),
     "palette with one transparent colour": palette(3),
     "palette with transparency per colour": palette(bytes(range(16))),
@@ -74,7 +74,7 @@ def test_exif_rotation_is_an_option(orientation):
     exif[0x0112] = orientation
     encoded = encode(RGB, "PNG", exif=exif)
     np.testing.assert_array_equal(decode_image(encoded, "x", "RGB"), PIXELS)
-    turned = decode_image(encoded, "x", "RGB", Reading(exif_rotate=True))
+    turned = decode_image(encoded, "x", "RGB", ReadConfig(exif_rotate=True))
     np.testing.assert_array_equal(turned, ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))))
     assert (turned.size != RGB.size) == (orientation >= 5)
 
@@ -82,7 +82,7 @@ def test_exif_rotation_is_an_option(orientation):
 def test_damaged_exif_data_do_not_make_an_image_unreadable():
     encoded = encode(RGB, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + b"\x01" * 30)
     np.testing.assert_array_equal(
-        decode_image(encoded, "x", "RGB", Reading(exif_rotate=True)), decode_image(encoded, "x", "RGB")
+        decode_image(encoded, "x", "RGB", ReadConfig(exif_rotate=True)), decode_image(encoded, "x", "RGB")
     )
 
 
@@ -106,10 +106,10 @@ def test_unreadable_kinds_are_named_with_the_reason(encoded, reason):
 
 
 def test_a_gigantic_image_names_its_size_and_the_key_before_it_is_decoded(monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", Reading().max_pixels)  # Pillow's own; other tests raise it
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", ReadConfig().max_pixels)  # Pillow's own; other tests raise it
     large, gigantic = (encode(Image.new("1", size), "PNG") for size in ((300, 200), (30_000, 20_000)))
     with pytest.raises(UnreadableImage, match=r"x.png .* size 300 x 200 pixels .* 1000 pixels; raise DATA.MAX_PIXELS"):
-        decode_image(large, "x.png", "RGB", Reading(max_pixels=1000))
+        decode_image(large, "x.png", "RGB", ReadConfig(max_pixels=1000))
     with pytest.raises(UnreadableImage, match=r"size 600000000 pixels is above the limit of 89478485 pixels; raise"):
         decode_image(gigantic, "x.png", "RGB")
 
@@ -119,9 +119,9 @@ def test_the_limit_can_be_above_pillows_own():
     try:
         Image.MAX_IMAGE_PIXELS = 10
         encoded = encode(RGB, "PNG")
-        assert decode_image(encoded, "x", "RGB", Reading(max_pixels=12 * 17)).size == (17, 12)
+        assert decode_image(encoded, "x", "RGB", ReadConfig(max_pixels=12 * 17)).size == (17, 12)
         with pytest.raises(UnreadableImage, match="DATA.MAX_PIXELS"):
-            decode_image(encoded, "x", "RGB", Reading(max_pixels=12 * 17 - 1))
+            decode_image(encoded, "x", "RGB", ReadConfig(max_pixels=12 * 17 - 1))
     finally:
         Image.MAX_IMAGE_PIXELS = before
 
@@ -141,7 +141,7 @@ def images(tmp_path):
 
 
 def test_the_next_readable_image_takes_the_place_and_brings_its_label(images, tmp_path):
-    replacements = Replacements(tmp_path)
+    replacements = ReplacementReader(tmp_path)
     for _ in range(2):
         read = [replacements.read(images.read, index, images) for index in range(6)]
         assert [image.getpixel((0, 0))[:2] for image, _ in read] == [
@@ -153,13 +153,13 @@ def test_the_next_readable_image_takes_the_place_and_brings_its_label(images, tm
 
 
 def test_each_unreadable_image_is_listed_once(images, tmp_path):
-    replacements = Replacements(tmp_path)
+    replacements = ReplacementReader(tmp_path)
     assert replacements.collect() == []
     for copy in (replacements, pickle.loads(pickle.dumps(replacements))):
         for index in (5, 1, 2, 1):
             copy.read(images.read, index, images)
     root = tmp_path / "data" / "train"
-    expected = [Unreadable(str(root / bad), "the file is empty") for bad in ("ant/1.png", "ant/2.png", "bee/2.png")]
+    expected = [UnreadableFile(str(root / bad), "the file is empty") for bad in ("ant/1.png", "ant/2.png", "bee/2.png")]
     assert replacements.collect() == expected
     write_quarantine(tmp_path / "list.tsv", expected)
     assert (tmp_path / "list.tsv").read_text().splitlines()[:2] == [
@@ -171,7 +171,7 @@ def test_each_unreadable_image_is_listed_once(images, tmp_path):
 
 def test_odd_names_do_not_break_the_list(tmp_path):
     path = os.fsdecode(b"a\tb\nc\xe9.jpg")
-    write_quarantine(tmp_path / "list.tsv", [Unreadable.of(UnreadableImage(path, "two\nlines"))])
+    write_quarantine(tmp_path / "list.tsv", [UnreadableFile.of(UnreadableImage(path, "two\nlines"))])
     assert read_quarantine(tmp_path / "list.tsv") == [("a\\tb\\nc\udce9.jpg", "two\\nlines")]
     (tmp_path / "list.tsv").write_bytes(b"a.jpg\tempty\nb.jp")  # the last line is still being written
     assert read_quarantine(tmp_path / "list.tsv") == [("a.jpg", "empty")]
@@ -181,6 +181,6 @@ def test_nothing_but_unreadable_images_is_another_mistake(images, tmp_path):
     for file in (tmp_path / "data" / "train").rglob("*.png"):
         file.write_bytes(b"")
     with pytest.raises(UserError, match=r"6 images in a row from .*/bee/1.png on cannot be read.*look at -data_path"):
-        Replacements(tmp_path).read(images.read, 4, images)
+        ReplacementReader(tmp_path).read(images.read, 4, images)
     with pytest.raises(ZeroDivisionError):  # a mistake in the program
-        Replacements(tmp_path).read(lambda index: 1 // 0, 0, images)
+        ReplacementReader(tmp_path).read(lambda index: 1 // 0, 0, images)

@@ -5,7 +5,7 @@ from support import coco_peer
 from support.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection import figures
-from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 
@@ -22,7 +22,7 @@ def found(*rows):
     """Rows x, y, width, height, class, score."""
     table = np.array(rows, np.float32).reshape(-1, 6)
     corners = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:4]], axis=1)
-    return Detections(corners, table[:, 5], table[:, 4].astype(int))
+    return DetectedObjects(corners, table[:, 5], table[:, 4].astype(int))
 
 
 def test_what_is_taken_for_what():

@@ -8,8 +8,8 @@ import pytest
 from support.coco_peer import evaluated
 from support.drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
 
-from paddlevit_dist.images.detection.data.detection_dataset import Annotations
-from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter
@@ -87,7 +87,7 @@ def test_without_any_detection_everything_is_zero_and_the_file_is_an_empty_list(
 
 def test_without_any_annotation_the_score_is_zero_and_the_line_says_why():
     metrics = DetectionMetrics(NAMES)
-    nothing = Annotations(np.zeros((0, 4)), np.zeros(0, int), np.zeros(0), np.zeros(0, bool), np.zeros(0, int))
+    nothing = ImageAnnotations(np.zeros((0, 4)), np.zeros(0, int), np.zeros(0), np.zeros(0, bool), np.zeros(0, int))
     metrics.update(1, nothing, drawn(1)[1])
     values = metrics.compute(metrics.state)
     assert values["AP"] == 0.0 and "AR_100" not in values and not [name for name in values if name.startswith("AP ")]
@@ -110,7 +110,7 @@ def test_detections_that_are_not_finite_are_left_out_and_told():
     boxes[0, 2], scores[1] = np.inf, np.nan
     metrics.update(1, truth, found._replace(boxes=boxes, scores=scores))
     rest = DetectionMetrics(NAMES)
-    rest.update(1, truth, Detections(boxes[2:], scores[2:], found.labels[2:]))
+    rest.update(1, truth, DetectedObjects(boxes[2:], scores[2:], found.labels[2:]))
     values, expected = metrics.compute(metrics.state), rest.compute(rest.state)
     assert values["not finite"] == 2 and values["AP"] == expected["AP"]
     assert "2 detections are not finite" in metrics.summary(values)
@@ -119,7 +119,7 @@ def test_detections_that_are_not_finite_are_left_out_and_told():
 def test_what_a_rank_keeps_and_sends_is_bounded():
     metrics = DetectionMetrics(NAMES)
     truth, found = drawn(4)
-    many = Detections(
+    many = DetectedObjects(
         np.tile(found.boxes, (20, 1))[:100], np.linspace(0, 1, 100, dtype=np.float32), np.tile(found.labels, 20)[:100]
     )
     for number in range(300):

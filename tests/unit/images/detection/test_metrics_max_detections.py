@@ -16,7 +16,7 @@ from paddlevit_dist.compare.tables import read
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
 from paddlevit_dist.images.detection.data.samples import DetectionSample
-from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
@@ -35,7 +35,7 @@ def crowded():
     return dataset, results, [precision[precision > -1].mean(), *evaluation.stats[1:].tolist()]
 
 
-def metrics_of(dataset, results, most) -> DetectionMetrics:
+def make_metrics(dataset, results, most) -> DetectionMetrics:
     """The same images and results as a run has them."""
     label_of = {number: label for label, number in enumerate(sorted(one["id"] for one in dataset["categories"]))}
     metrics = DetectionMetrics(list("ab"), max_detections=most)
@@ -52,7 +52,7 @@ def metrics_of(dataset, results, most) -> DetectionMetrics:
         boxes = np.array([one["bbox"] for one in found])
         boxes[:, 2:] += boxes[:, :2]
         labels = np.array([label_of[one["category_id"]] for one in found])
-        metrics.update(image["id"], truth, Detections(boxes, np.array([one["score"] for one in found]), labels))
+        metrics.update(image["id"], truth, DetectedObjects(boxes, np.array([one["score"] for one in found]), labels))
     return metrics
 
 
@@ -95,18 +95,18 @@ def test_a_file_scores_with_300_detections_as_pycocotools_says_and_the_lines_say
 
 def test_a_run_scores_with_300_detections_as_pycocotools_says_and_its_line_says_so(crowded):
     dataset, results, expected = crowded
-    metrics = metrics_of(dataset, results, MANY)
+    metrics = make_metrics(dataset, results, MANY)
     values = metrics.compute(metrics.state)
     for name, value in zip(NAMES, expected):
         assert values[name] == value, name
     line = metrics.summary(values)
     assert f"AR_300 {expected[8]:.4f}" in line
     assert "(300 detections of an image and category, COCO's numbers are of 100)" in line
-    drawn = metrics.resampled(metrics.per_sample(), np.ones((1, 2)))
+    drawn = metrics.bootstrap_values(metrics.per_sample(), np.ones((1, 2)))
     assert drawn["AR_300"][0] == pytest.approx(expected[8]) and drawn["AP"][0] == pytest.approx(expected[0])
     assert "AR_300" in metrics.columns(metrics.per_sample())
 
-    usual = metrics_of(dataset, results, None)
+    usual = make_metrics(dataset, results, None)
     values = usual.compute(usual.state)
     assert values["AR_100"] < expected[8] and "detections of an image" not in usual.summary(values)
     table = MatchTable.joined([usual.joined_tables[""]])
@@ -116,7 +116,7 @@ def test_a_run_scores_with_300_detections_as_pycocotools_says_and_its_line_says_
 def test_the_best_of_each_class_stay_in_their_order():
     generator = np.random.default_rng(0)
     scores, labels = generator.random(200).round(1).astype(np.float32), generator.integers(0, 4, 200)
-    found = Detections(generator.random((200, 4)).astype(np.float32), scores, labels)
+    found = DetectedObjects(generator.random((200, 4)).astype(np.float32), scores, labels)
     kept = []
     for label in range(4):
         rows = np.flatnonzero(labels == label).tolist()

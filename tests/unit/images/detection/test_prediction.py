@@ -9,12 +9,12 @@ from support import small_detections
 
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
-from paddlevit_dist.images.detection.detections import Detections
-from paddlevit_dist.tasks.prediction import Entry, TrainedMeta
+from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.task import make_task
 
 NAMES = ("cat", "dog", "owl")
-FOUND = Detections(
+FOUND = DetectedObjects(
     np.array([[1, 2, 5, 9], [0, 0, 3, 3], [4, 4, 6, 8]], np.float32),
     np.array([0.9, 0.6, 0.2], np.float32),
     np.array([2, 0, 1]),
@@ -33,7 +33,7 @@ def opened(settings, tmp_path):
         (tmp_path / folder).mkdir()
         Image.new("RGB", (12, 10)).save(tmp_path / folder / "1.png")
     task = make_task(settings)
-    task.set_up_from(TrainedMeta(3, NAMES, {}, {"classes": [*NAMES], "category ids": [3, 7, 8]}))
+    task.load_meta(CheckpointMeta(3, NAMES, {}, {"classes": [*NAMES], "category ids": [3, 7, 8]}))
     return task, task.open_inputs([str(tmp_path / "x"), str(tmp_path / "y")], tmp_path)
 
 
@@ -49,7 +49,9 @@ def annotations_in(folder, images=("y/1.png", "x/1.png", "x/2.png"), categories=
 
 def written(task, samples, folder):
     writer = task.prediction_writer(folder, samples)
-    entries = [Entry(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in range(len(samples))]
+    entries = [
+        PredictionRecord(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in range(len(samples))
+    ]
     lines = writer.finish(entries)
     return json.loads((folder / "results.json").read_text()), lines
 
@@ -63,7 +65,7 @@ def test_results_name_image_and_category(opened, tmp_path):
 
 def test_numbers_in_place_of_names_are_no_names(opened, tmp_path):
     task, samples = opened
-    task.set_up_from(TrainedMeta(3, ("cat",)))
+    task.load_meta(CheckpointMeta(3, ("cat",)))
     results, _ = written(task, samples, tmp_path)
     assert all("file_name" in one and "category_name" not in one for one in results)
     with pytest.raises(UserError, match="do not name their classes: add -class_names"):
@@ -90,12 +92,12 @@ def test_boxes_of_categories_that_annotations_do_not_have_are_in_no_file_of_resu
 
 def test_of_two_categories_of_one_name_the_learnt_id_decides(settings, opened, tmp_path):
     task, samples = make_task(settings), opened[1]
-    task.set_up_from(TrainedMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 30]}))
+    task.load_meta(CheckpointMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 30]}))
     file = annotations_in(tmp_path, categories=("cat", "dog", "dog"))
     task.take_ids(file, samples)
     results, _ = written(task, samples, tmp_path)
     assert [one["category_id"] for one in results[:2]] == [10, 30]
-    task.set_up_from(TrainedMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 5]}))
+    task.load_meta(CheckpointMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 5]}))
     with pytest.raises(UserError, match="dog can be several categories"):
         task.take_ids(file, samples)
 

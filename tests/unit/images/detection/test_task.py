@@ -13,20 +13,20 @@ from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
 from paddlevit_dist.images.data.formats import stems
-from paddlevit_dist.images.detection.data.indexed_images import numbers_of
+from paddlevit_dist.images.detection.data.indexed_images import number_images
 from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
-from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.detector import zero_padding
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
 from paddlevit_dist.images.detection.export import export_parts
 from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, join_tables
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
-from paddlevit_dist.images.detection.prediction import DetectionWriter, rows_of
+from paddlevit_dist.images.detection.prediction import DetectionWriter, build_rows
 from paddlevit_dist.runtime import paddle_versions
-from paddlevit_dist.tasks.prediction import Entry, TrainedMeta
+from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.task import EvaluationStep, Step, make_task
+from paddlevit_dist.tasks.task import EvaluationStep, StepPosition, make_task
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_each_image_goes_through_the_network_once_and_without_padding_unless_ask
     assert passes(sizes, "padded") == [[0, 1, 2, 3]]
 
 
-def test_padding_is_zero_after_normalisation_and_images_are_not():
+def test_padding_is_zero_after_normalization_and_images_are_not():
     images = paddle.ones([2, 3, 5, 7])
     padded = zero_padding(images, np.array([[5, 7], [2, 3]])).numpy()
     assert padded[0].all() and padded[1, :, :2, :3].all() and padded[1].sum() == 3 * 2 * 3
@@ -71,7 +71,7 @@ def test_an_image_of_one_pixel_trains_and_is_evaluated(trainer):
     batch = task.collate([sample(1, 1), sample(32, 24, 0)])
     counts = task.counts(batch)
     assert counts["box"] == 0 and set(counts) == set(task.count_names)
-    terms = task.train_step(model, as_tensors(batch), Step(1, 0, 1))
+    terms = task.train_step(model, as_tensors(batch), StepPosition(1, 0, 1))
     total = sum(term.sum * term.weight for term in terms.values())
     total.backward()
     assert np.isfinite(total.item())
@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_one_line(words, said, tmp_path):
 
 # ---- predictions ---------------------------------------------------------------------------------------------------
 
-FOUND = Detections(
+FOUND = DetectedObjects(
     np.array([[1, 2, 5, 9], [0, 0, 3, 3], [4, 4, 6, 8]], np.float32),
     np.array([0.9, 0.6, 0.2], np.float32),
     np.array([2, 0, 1]),
@@ -169,13 +169,13 @@ FOUND = Detections(
 
 
 def test_a_row_for_each_box_from_the_least_score_on_and_one_without_values():
-    assert rows_of(FOUND, NAMES, 0.5) == [
+    assert build_rows(FOUND, NAMES, 0.5) == [
         {"category": "owl", "score": 0.9, "x": 1.0, "y": 2.0, "width": 4.0, "height": 7.0},
         {"category": "cat", "score": 0.6, "x": 0.0, "y": 0.0, "width": 3.0, "height": 3.0},
     ]
-    assert rows_of(FOUND, NAMES, 0.95) == [dict.fromkeys(("category", "score", "x", "y", "width", "height"))]
+    assert build_rows(FOUND, NAMES, 0.95) == [dict.fromkeys(("category", "score", "x", "y", "width", "height"))]
     with pytest.raises(BadSample, match="not finite"):
-        rows_of(FOUND._replace(scores=np.array([0.9, np.nan, 0.1])), NAMES, 0.5)
+        build_rows(FOUND._replace(scores=np.array([0.9, np.nan, 0.1])), NAMES, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -189,16 +189,16 @@ def test_a_row_for_each_box_from_the_least_score_on_and_one_without_values():
     ],
 )
 def test_images_have_the_numbers_of_their_files(names, ids):
-    assert numbers_of(stems(names)).tolist() == ids
+    assert number_images(stems(names)).tolist() == ids
 
 
 def test_category_ids_come_from_the_checkpoint():
     task = make_task(settings("-eval", "-pretrained=x"))
-    task.set_up_from(
-        TrainedMeta(3, ("cat", "dog", "owl"), {}, {"classes": ["cat", "dog", "owl"], "category ids": [3, 7, 8]})
+    task.load_meta(
+        CheckpointMeta(3, ("cat", "dog", "owl"), {}, {"classes": ["cat", "dog", "owl"], "category ids": [3, 7, 8]})
     )
     assert task.category_ids == [3, 7, 8] and task.class_names == ["cat", "dog", "owl"]
-    task.set_up_from(TrainedMeta(3, None))
+    task.load_meta(CheckpointMeta(3, None))
     assert task.category_ids == [1, 2, 3] and task.class_names == ["0", "1", "2"]
 
 
@@ -210,7 +210,9 @@ def test_images_and_results_of_a_prediction(tmp_path):
     writer = DetectionWriter(tmp_path, samples, NAMES, CATEGORY_IDS, 0.5)
     rows = [writer.write(index, FOUND) for index in (0, 1)]
     assert rows == [{"picture": "pictures/5.jpg"}, {"picture": "pictures/6.jpg"}]
-    lines = writer.finish([Entry(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in (0, 1)])
+    lines = writer.finish(
+        [PredictionRecord(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in (0, 1)]
+    )
     results = json.loads((tmp_path / "results.json").read_text())
     assert [entry["image_id"] for entry in results] == [5, 5, 5, 6, 6, 6]
     assert [entry["category_id"] for entry in results[:3]] == [8, 3, 7] and results[0]["bbox"] == [1, 2, 4, 7]

@@ -26,7 +26,7 @@ def sample(number: int, objects: int) -> DetectionSample:
     return DetectionSample(number, True, image, (height, width), corners.astype(np.float32), labels, masks)
 
 
-def waits_of(words: list, images: int) -> Waits:
+def make_waits(words: list, images: int) -> Waits:
     task = make_task(settings.load([*small_detections.SHAPES, "-num_classes=3", *words]).values)
     batch = task.collate([sample(number, 1 + number % 4) for number in range(images)])
     return waits_of_an_update(task, task.build_model(), batch, images)
@@ -35,7 +35,7 @@ def waits_of(words: list, images: int) -> Waits:
 @pytest.mark.parametrize("words", [[], ["MODEL.NAME", "detr_small"]], ids=["resnet", "small"])
 @pytest.mark.parametrize("images", [1, 4])
 def test_detr_waits_for_the_costs_of_its_matching_and_for_the_norm(words, images):
-    waits = waits_of(words, images)
+    waits = make_waits(words, images)
     assert len(waits) == 2, str(waits)
     assert waits.transfers == 1  # assignments of all layers
 
@@ -59,6 +59,6 @@ def test_rtdetr_waits_for_the_assignments_of_all_layers_at_once_and_for_the_norm
 @pytest.mark.parametrize("images", [1, 8])
 def test_mask_rcnn_waits_once_an_image_twice_a_batch_and_for_the_norm(images):
     words = ["MODEL.NAME", "mask_rcnn_small", "MODEL.MASK_PADDING", "False"]
-    waits = waits_of(words, images)
+    waits = make_waits(words, images)
     assert waits.of("nms") == images and len(waits) == images + 3, str(waits)
     assert waits.transfers == 5  # whatever the number of images

@@ -20,7 +20,7 @@ from support.every_classifier import (
 
 from paddlevit_dist.images.models import variants
 from paddlevit_dist.models import create_model, list_models, variant_options
-from paddlevit_dist.registry import SPELLINGS, WHOLE, contents_of
+from paddlevit_dist.registry import CLASS_LABELS, SPELLINGS, annotation_type
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -29,7 +29,7 @@ def test_every_name_is_listed_and_every_spelling_means_a_name():
     for spelling, name in SPELLINGS.items():
         assert name in NAMES and variant_options(spelling) == variant_options(name)
     tables = [table for name, table in vars(variants).items() if name.isupper() and not name.startswith("_")]
-    classifiers = [name for table in tables for name in table if contents_of("model", name) == WHOLE]
+    classifiers = [name for table in tables for name in table if annotation_type("model", name) == CLASS_LABELS]
     assert sorted(classifiers) == sorted(NAMES)  # each stands in one table
 
 

@@ -4,7 +4,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.commands.inspect_model import listing, report, run
-from paddlevit_dist.images.models.counting import cost_of
+from paddlevit_dist.images.models.counting import compute_cost
 from paddlevit_dist.models import create_model, list_models
 from paddlevit_dist.runtime.errors import UserError
 
@@ -19,7 +19,7 @@ PUBLISHED_G = {  # the tables of the ViT, DeiT and Swin papers, of timm and of t
 def cost(name, **options):
     model = create_model(name, **options)
     model.eval()
-    return cost_of(model, paddle.zeros([1, 3, *model.image_size]))
+    return compute_cost(model, paddle.zeros([1, 3, *model.image_size]))
 
 
 @pytest.mark.parametrize("name", PUBLISHED_G)
@@ -42,12 +42,12 @@ def test_each_convolutions_groups_count():
     model = paddle.nn.Sequential(
         paddle.nn.Conv2D(4, 6, 3, padding=1), paddle.nn.Conv2D(6, 6, 5, padding=2, groups=6), paddle.nn.Conv2D(6, 2, 1)
     )
-    assert cost_of(model, paddle.zeros([1, 4, 8, 8])).multiply_accumulates == 64 * (6 * 4 * 9 + 6 * 25 + 2 * 6)
+    assert compute_cost(model, paddle.zeros([1, 4, 8, 8])).multiply_accumulates == 64 * (6 * 4 * 9 + 6 * 25 + 2 * 6)
 
 
 def test_activations_are_what_the_backward_pass_needs_once():
     layers = [paddle.nn.Linear(10, 300), paddle.nn.Sigmoid(), paddle.nn.Linear(300, 5)]
-    found = cost_of(paddle.nn.Sequential(*layers), paddle.zeros([20, 10]))
+    found = compute_cost(paddle.nn.Sequential(*layers), paddle.zeros([20, 10]))
     # The input of the first product, and the sigmoid's output, which is also the input of the second.
     assert found.activation_bytes == 4 * 20 * (10 + 300)
 

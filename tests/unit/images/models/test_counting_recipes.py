@@ -3,7 +3,7 @@
 import paddle
 import pytest
 from support.every_classifier import PUBLISHED
-from support.recipe_steps import recipes_of
+from support.recipe_steps import make_recipes
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.models.counting import count_parameters
@@ -11,7 +11,7 @@ from paddlevit_dist.images.models.deit import DistilledDeiT
 from paddlevit_dist.images.models.vit import VisionTransformer
 from paddlevit_dist.registry import resolve
 
-CONFIGS, LABELLING = recipes_of("classification"), recipes_of("image_segmentation")
+CONFIGS, LABELING = make_recipes("classification"), make_recipes("image_segmentation")
 # Millions of parameters with 150 classes: arXiv 2105.15203, table 1a, and the READMEs of the
 # authors of Swin and of ConvNeXt, where UPerNet's include an auxiliary head.
 PIXEL_CLASSIFIERS = {
@@ -61,7 +61,7 @@ def test_a_recipes_model_has_the_parameters_of_its_dimensions(path):
     assert published.get(path.stem, count) == count
 
 
-@pytest.mark.parametrize("path", LABELLING, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LABELING, ids=lambda path: path.stem)
 def test_a_network_that_labels_pixels_is_as_large_as_published(path):
     values = settings.load([f"-cfg={path}", "MODEL.BACKBONE_PRETRAINED", "None"]).values
     task = resolve("task", values.TASK)(values)

@@ -18,7 +18,7 @@ PUBLISHED = {
 }
 
 
-def options_of(name: str, keys: str = ""):
+def make_options(name: str, keys: str = ""):
     words = keys.split()
     overrides = [word for key, value in zip(words[::2], words[1::2]) for word in (f"MODEL.{key}", value)]
     return configured_options(settings.load(["MODEL.NAME", name, *overrides]).values.MODEL)
@@ -26,12 +26,12 @@ def options_of(name: str, keys: str = ""):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_dimensions_are_those_of_the_variant(name):
-    options, notices = options_of(name, PUBLISHED[name])
+    options, notices = make_options(name, PUBLISHED[name])
     assert options and notices == []
 
 
 def test_other_dimensions_win_and_are_told():
-    options, notices = options_of("swin_tiny_patch4_window7_224", "NUM_HEADS [2,4,8,16] DROPPATH 0.3")
+    options, notices = make_options("swin_tiny_patch4_window7_224", "NUM_HEADS [2,4,8,16] DROPPATH 0.3")
     assert options == {"num_heads": (2, 4, 8, 16), "drop_path": 0.3}
     assert notices == [
         "note: swin_tiny_patch4_window7_224 with MODEL.NUM_HEADS (2, 4, 8, 16) instead of (3, 6, 12, 24) "
@@ -44,4 +44,4 @@ def test_other_dimensions_win_and_are_told():
     [("convnext_tiny", "WINDOW_SIZE 7"), ("pvt_v2_b0", "PATCH_SIZE 8"), ("convnext_tiny", "ATTENTION_DROPOUT 0.1")],
 )
 def test_an_option_that_a_model_does_not_have_is_told_once(name, key):
-    assert options_of(name, key) == ({}, [f"MODEL.{key}: no effect: {name} has no such option"])
+    assert make_options(name, key) == ({}, [f"MODEL.{key}: no effect: {name} has no such option"])

@@ -35,7 +35,7 @@ def cases(is_long):
     ]
 
 
-def model_of(entry, dtype="float32"):
+def make_model(entry, dtype="float32"):
     about = GOLDEN["models"][entry]
     model = create_model(
         about["name"], num_classes=about["state"]["fc.weight"][0], image_size=tuple(about["images"][2:])
@@ -53,7 +53,7 @@ def test_golden_logits_and_stages_are_reproduced(entry, dtype):
 
 
 def require_logits_and_stages(entry, dtype):
-    about, model = GOLDEN["models"][entry], model_of(entry, dtype)
+    about, model = GOLDEN["models"][entry], make_model(entry, dtype)
     images = paddle.to_tensor(drawn_images(about["images"]).astype(dtype))
     with paddle.no_grad():
         maps = [found.numpy() for found in model.features(images)]

@@ -17,10 +17,10 @@ from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.segmenter import Segmenter
 from paddlevit_dist.models import create_model, variant_options
-from paddlevit_dist.registry import MODELS, WITH_LABEL_MAPS, contents_of
+from paddlevit_dist.registry import MASK_LABELS, MODELS, annotation_type
 from paddlevit_dist.runtime.errors import UserError
 
-NAMES = [name for name in MODELS if contents_of("model", name) == WITH_LABEL_MAPS]
+NAMES = [name for name in MODELS if annotation_type("model", name) == MASK_LABELS]
 # Millions of parameters with ADE20K's 150 classes: SegFormer, table 1; Swin, table 3, and ConvNeXt, table 6, with
 # UPerNet. FCN's with 21 classes by torchvision's pages, exactly; two more of UPerNet are exact in the golden file.
 PUBLISHED = {
@@ -189,11 +189,11 @@ def bicubic(patches, old, new):
     result = patches.reshape(*old, -1).astype(np.float64)
     for axis in (0, 1):
         length, a = result.shape[axis], -0.75
-        centres = (np.arange(new[axis]) + 0.5) * length / new[axis] - 0.5
+        centers = (np.arange(new[axis]) + 0.5) * length / new[axis] - 0.5
         rows = np.zeros((new[axis], length))
-        for row, centre in enumerate(centres):
-            for place in range(int(np.floor(centre)) - 1, int(np.floor(centre)) + 3):
-                d = abs(place - centre)
+        for row, center in enumerate(centers):
+            for place in range(int(np.floor(center)) - 1, int(np.floor(center)) + 3):
+                d = abs(place - center)
                 near, far = (a + 2) * d**3 - (a + 3) * d**2 + 1, a * (d**3 - 5 * d**2 + 8 * d - 4)
                 rows[row, min(max(place, 0), length - 1)] += near if d <= 1 else far
         result = np.moveaxis(np.tensordot(rows, result, axes=(1, axis)), 0, axis)

@@ -36,7 +36,7 @@ def is_segformer(name):
     return name.startswith("segformer")
 
 
-def model_of(name):
+def make_model(name):
     """The network of the golden file, every rate 0. transformers adds 1e-5 in all norms of SegFormer, whatever its
     configuration says."""
     about = GOLDEN["models"][name]
@@ -59,7 +59,7 @@ def model_of(name):
     return model
 
 
-def maps_of(model, name, images):
+def make_maps(model, name, images):
     return model.backbone.features(images) if is_segformer(name) else model.maps(images)
 
 
@@ -106,11 +106,11 @@ def require_features_losses_and_gradients(name, size, dtype):
     images = recipe().golden_image(GOLDEN["seed"], number, max(height, width))[:, :, :height, :width]
     images = paddle.to_tensor(np.ascontiguousarray(images).astype(dtype))
     labels = paddle.to_tensor(ARRAYS[key + "labels"].astype("int64"))
-    model = model_of(name).to(dtype=dtype)
+    model = make_model(name).to(dtype=dtype)
 
     model.eval()
     with paddle.no_grad():
-        maps = [found.numpy() for found in maps_of(model, name, images)]
+        maps = [found.numpy() for found in make_maps(model, name, images)]
     for number, found in enumerate(maps):
         samples = ARRAYS[f"{key}feature{number}"]
         assert list(found.shape) == expected[f"feature{number}"]["shape"]

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.rtdetr_networks import CLASSES, SIDE, images_of, targets_of
+from support.rtdetr_networks import CLASSES, SIDE, make_images, make_targets
 
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
@@ -30,9 +30,9 @@ def test_maps_are_the_last_one_enlarged_as_it_is_and_its_maxima(name):
     changed = images.clone()
     changed[:, :, :16, :16] = 0
     weight = {key: value for key, value in model.pyramid.named_parameters() if "outputs.0.2" in key}
-    centre = np.zeros([8, 8, 3, 3], np.float32)
-    centre[:, :, 1, 1] = np.eye(8)
-    next(value for key, value in weight.items() if value.ndim == 4).set_value(centre)
+    center = np.zeros([8, 8, 3, 3], np.float32)
+    center[:, :, 1, 1] = np.eye(8)
+    next(value for key, value in weight.items() if value.ndim == 4).set_value(center)
     one = paddle.zeros([1, 32, 3, 5])
     other = one.clone()
     other[:, :, 1, 2] = 1.0
@@ -47,7 +47,7 @@ def test_a_patch_that_has_no_quarter_is_refused():
 
 
 def test_every_parameter_of_a_detector_on_it_learns():
-    from paddlevit_dist.engine.steps import loss_of
+    from paddlevit_dist.engine.steps import compute_loss
     from paddlevit_dist.images.detection.rtdetr.network import RtDetr
 
     paddle.seed(0)
@@ -57,10 +57,10 @@ def test_every_parameter_of_a_detector_on_it_learns():
         "rtdetr_dinov3_small", num_classes=CLASSES, backbone_options={**NARROW, "pyramid_maps": 3}, **small
     )
     criterion = RtDetr.criterion("rtdetr_dinov3_small", CLASSES, **small)
-    targets = targets_of((2, 1))._replace(box_counts=np.array([2, 1]))
+    targets = make_targets((2, 1))._replace(box_counts=np.array([2, 1]))
     model.train()
-    terms = criterion.terms(model(images_of(2, "float32"), None, targets), targets)
-    loss_of(terms, dict.fromkeys(criterion.count_names, 3), 1, 1).backward()
+    terms = criterion.terms(model(make_images(2, "float32"), None, targets), targets)
+    compute_loss(terms, dict.fromkeys(criterion.count_names, 3), 1, 1).backward()
     for name, parameter in model.named_parameters():
         if not parameter.stop_gradient:
             assert parameter.grad is not None, name

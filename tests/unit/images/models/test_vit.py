@@ -72,8 +72,8 @@ def reference_logits(model, pixels, patch, heads):
         return x @ weights[f"{name}.weight"] + bias
 
     def norm(x, name):
-        centred = x - x.mean(-1, keepdims=True)
-        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+        centered = x - x.mean(-1, keepdims=True)
+        scaled = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-6)
         return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
     def one(image):

@@ -32,7 +32,7 @@ def cases(is_large):
     ]
 
 
-def model_of(about, **options):
+def make_model(about, **options):
     """Ours, by timm's name and timm's arguments."""
     for argument, value in about["config"]["timm_arguments"].items():
         if argument == "global_pool":
@@ -48,16 +48,16 @@ def model_of(about, **options):
     return model
 
 
-def state_of(about):
+def make_state(about):
     return golden.weights(SEED, about["state"])
 
 
-def images_of(size):
+def make_images(size):
     height, width = map(int, size.split("x"))
     return paddle.to_tensor(golden.recipe().golden_image(SEED, 2, max(height, width))[:, :, :height, :width])
 
 
-def samples_of(x, count):
+def make_samples(x, count):
     """See ``samples`` of the golden file."""
     x = np.asarray(x)
     return x.ravel()[np.array([i * 2654435761 % x.size for i in range(count)])]
@@ -68,7 +68,7 @@ def compare(found, key, error, entry):
     if expected is None:
         return 0
     found = found.numpy()
-    found = samples_of(found, expected.size) if f"{entry}/{key}_samples" in ARRAYS else found
+    found = make_samples(found, expected.size) if f"{entry}/{key}_samples" in ARRAYS else found
     assert found.shape == expected.shape, key
     assert np.abs(found - expected).max() <= ALLOWED * error, (key, np.abs(found - expected).max(), error)
     return 1
@@ -76,8 +76,8 @@ def compare(found, key, error, entry):
 
 def loaded(name, **options):
     about = GOLDEN["models"][name]
-    model = model_of(about, **options)
-    load_weights(model, state_of(about), strict=about["config"]["classes"] > 0)
+    model = make_model(about, **options)
+    load_weights(model, make_state(about), strict=about["config"]["classes"] > 0)
     return about, model
 
 
@@ -104,7 +104,7 @@ def test_golden_tokens_features_and_gradients(name, size):
 
 def require_tokens_features_and_gradients(name, size):
     about, model = loaded(name)
-    found, entry, images = about["sizes"][size], f"{name}/{size}", images_of(size)
+    found, entry, images = about["sizes"][size], f"{name}/{size}", make_images(size)
     errors, compared = found["float32_error"], 0
     assert sum(int(parameter.size) for parameter in model.parameters()) == about["parameters"]
     maps = model.features(images)
@@ -157,7 +157,7 @@ def test_golden_other_ways_of_positions_and_activation(key):
             options["activation"] = "gelu_tanh" if is_exact else "gelu"
         about, model = loaded(name, **options)
         error = about["sizes"][size]["float32_error"]["pre_logits"]
-        assert compare(model.forward_features(images_of(size)), key, error, f"{name}/{size}") == 1
+        assert compare(model.forward_features(make_images(size)), key, error, f"{name}/{size}") == 1
         assert len(entries) > 0
 
 
@@ -169,7 +169,7 @@ def test_golden_maps_under_the_last_norm(name):
     for size, key in (entry[1:] for entry in NORMED if entry[0] == name):
         about, model = loaded(name, norm_features=True)
         number = int(key[len("map") : -len("_normed_samples")])
-        found = model.features(images_of(size))[about["maps_after_blocks"].index(number)]
+        found = model.features(make_images(size))[about["maps_after_blocks"].index(number)]
         error = about["sizes"][size]["float32_error"]["tokens"]
         assert compare(found, f"map{number}_normed", error, f"{name}/{size}") == 1
 
@@ -182,7 +182,7 @@ def test_golden_angles_of_rotary_positions():
         angles = rotary.angles(kind, tuple(about["sizes"][size]["grid"]), about["config"]["head_dim"])
         angles = np.tile(angles, 2) if kind == rotary.AXIAL else angles.repeat(2, axis=-1)
         table, expected = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1), ARRAYS["/".join((name, size, key))]
-        table = samples_of(table, expected.size) if key.endswith("samples") else table
+        table = make_samples(table, expected.size) if key.endswith("samples") else table
         assert np.abs(table - expected).max() < 1e-12
     assert entries
 
@@ -204,12 +204,12 @@ def given_by(expression, state):
 @pytest.mark.parametrize("name", HUGGING_FACE)
 def test_weights_under_the_names_of_transformers_are_the_same(name):
     about = GOLDEN["models"][name]
-    ours, theirs = state_of(about), {}
+    ours, theirs = make_state(about), {}
     for key, (shape, expression) in about["huggingface"]["keys"].items():
         parts = given_by(expression, ours)
         axis = 1 if "position_embeddings" in key else 0
         theirs[key] = (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)).reshape(shape)
-    models = [model_of(about, num_classes=0) for _ in range(2)]
+    models = [make_model(about, num_classes=0) for _ in range(2)]
     reports = [load_weights(model, state) for model, state in zip(models, (ours, theirs))]
     assert [report.missing for report in reports] == [[], []]
     assert reports[1].unexpected == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.images.prepare.source import layout_of, splits_of
+from paddlevit_dist.images.prepare.source import find_layout, find_splits
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_layouts(files, layout, splits, tmp_path):
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_bytes(b"")
-    assert (layout_of(str(tmp_path)), splits_of(str(tmp_path), layout)) == (layout, splits)
+    assert (find_layout(str(tmp_path)), find_splits(str(tmp_path), layout)) == (layout, splits)

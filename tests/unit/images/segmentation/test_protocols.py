@@ -7,7 +7,7 @@ import pytest
 from paddle.nn import functional as F
 
 from paddlevit_dist.images.segmentation import protocols
-from paddlevit_dist.images.segmentation.protocols import Protocol, class_map
+from paddlevit_dist.images.segmentation.protocols import EvaluationProtocol, class_map
 
 CLASSES = 5
 KERNEL = np.random.default_rng(0).standard_normal((CLASSES, 3, 5, 5)).astype(np.float32)
@@ -45,7 +45,7 @@ def test_logits_go_by_the_input_s_size_or_straight_to_the_stored_one(size, store
         logits = as_numpy(image)
         for step in steps:
             logits = resized(logits, step)
-        found[is_direct] = class_map(network, image, stored, Protocol(is_direct=is_direct)).numpy()
+        found[is_direct] = class_map(network, image, stored, EvaluationProtocol(is_direct=is_direct)).numpy()
         assert found[is_direct].shape == stored and found[is_direct].dtype == np.uint8
         best = np.sort(logits, axis=-1)
         is_sure = best[..., -1] - best[..., -2] > 1e-4
@@ -55,7 +55,7 @@ def test_logits_go_by_the_input_s_size_or_straight_to_the_stored_one(size, store
 
 def test_several_scales_and_the_mirror_image_are_joined_as_the_mean_of_their_softmax():
     image, stored = drawn_image(48, 64), (50, 70)
-    protocol = Protocol(scales=(0.5, 1.0, 1.3), flips=True, divisor=8)
+    protocol = EvaluationProtocol(scales=(0.5, 1.0, 1.3), flips=True, divisor=8)
     pixels, total = image.numpy()[0].transpose(1, 2, 0).astype(np.float32), 0
     for size in [(24, 32), (48, 64), (64, 88)]:  # 62.4 x 83.2 rounds to 62 x 83, and up to multiples of 8
         seen = resized(pixels, size)
@@ -71,10 +71,10 @@ def test_several_scales_and_the_mirror_image_are_joined_as_the_mean_of_their_sof
 
 def test_a_class_map_is_the_same_however_few_classes_are_large_at_once(monkeypatch):
     image = drawn_image(40, 56)
-    expected = class_map(network, image, (90, 70), Protocol()).numpy()
+    expected = class_map(network, image, (90, 70), EvaluationProtocol()).numpy()
     for classes in (1, 2, 4):
         monkeypatch.setattr(protocols, "_LARGEST_BYTES", classes * 4 * 90 * 70)
-        assert np.array_equal(class_map(network, image, (90, 70), Protocol()).numpy(), expected)
+        assert np.array_equal(class_map(network, image, (90, 70), EvaluationProtocol()).numpy(), expected)
 
 
 def test_windows_of_an_image_of_any_height_keep_the_logits_of_one_row_of_windows(monkeypatch):
@@ -88,7 +88,7 @@ def test_windows_of_an_image_of_any_height_keep_the_logits_of_one_row_of_windows
         seen.append(len(kept))
         return network(pixels)
 
-    sliding = Protocol((32, 32), (24, 24))
+    sliding = EvaluationProtocol((32, 32), (24, 24))
     streamed = class_map(counting, image, (400, 48), sliding).numpy()
     assert max(shape[2] for shape in kept) <= 32 and sum(shape[2] for shape in kept) == 400
     assert seen == sorted(seen) and len(set(seen)) == len(kept)  # each band is made before the next windows are seen
@@ -98,7 +98,9 @@ def test_windows_of_an_image_of_any_height_keep_the_logits_of_one_row_of_windows
 
 def test_what_is_not_finite_is_no_class():
     image = drawn_image(16, 16)
-    broken = class_map(lambda pixels: network(pixels) * float("nan"), image, (20, 20), Protocol())
+    broken = class_map(lambda pixels: network(pixels) * float("nan"), image, (20, 20), EvaluationProtocol())
     assert (broken.numpy() == 255).all()
-    one = class_map(lambda pixels: network(pixels) + paddle.to_tensor(np.inf, "float32"), image, (16, 16), Protocol())
+    one = class_map(
+        lambda pixels: network(pixels) + paddle.to_tensor(np.inf, "float32"), image, (16, 16), EvaluationProtocol()
+    )
     assert (one.numpy() == 255).all()

@@ -7,9 +7,9 @@ import pytest
 from support.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
-from paddlevit_dist.images.segmentation.protocols import Protocol, class_map, count_windows, slid, starts
+from paddlevit_dist.images.segmentation.protocols import EvaluationProtocol, class_map, count_windows, slid, starts
 from paddlevit_dist.metrics.confusion import CONFUSION
-from paddlevit_dist.metrics.counts import statistics_of
+from paddlevit_dist.metrics.counts import reduce_confusions
 from paddlevit_dist.metrics.tables import class_tables
 
 ABOUT = description("segmentation_metrics")
@@ -53,7 +53,7 @@ def test_golden_images_are_scored_equally(case):
         shown = [rows[one][column] if one in rows and rows[one][column] is not None else np.nan for one in NAMES]
         np.testing.assert_allclose(shown, 100 * golden[f"{case}/{name}"], atol=0.0051)
     assert sorted(set(NAMES) - set(rows)) == sorted(f"class {number}" for number in facts["in_neither"])
-    right, true, taken = statistics_of(metrics.state[CONFUSION])
+    right, true, taken = reduce_confusions(metrics.state[CONFUSION])
     assert np.flatnonzero((true == 0) & (taken > 0)).tolist() == facts["only_predicted"]
     assert np.flatnonzero((true > 0) & (taken == 0)).tolist() == facts["only_labelled"]
     absent = len(facts["in_neither"])
@@ -90,5 +90,5 @@ def test_golden_windows_slide_equally(case):
     merged = paddle.concat(list(slid(crops_with_places(), image, crop, stride)), axis=2)[0].numpy()
     if f"{case}/logits" in golden:
         np.testing.assert_allclose(merged, golden[f"{case}/logits"], atol=1e-5)
-    found = class_map(crops_with_places(), image, (height, width), Protocol(tuple(crop), tuple(stride)))
+    found = class_map(crops_with_places(), image, (height, width), EvaluationProtocol(tuple(crop), tuple(stride)))
     assert found.dtype == paddle.uint8 and np.array_equal(found.numpy(), golden[f"{case}/prediction"])

@@ -11,14 +11,14 @@ from support.updates import waits_of_an_update
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
-from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, images_of
+from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, split_batch
 from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.task import Step, make_task
+from paddlevit_dist.tasks.task import StepPosition, make_task
 
 UPERNET = ["MODEL.NAME", "upernet_of_tests"]
 
 
-def task_of(*words: str, opened: bool = True):
+def build_task(*words: str, opened: bool = True):
     task = make_task(settings.load([*small_segmenters.SHAPES, *words]).values)
     samples = {split: task.build_dataset(split, None) for split in ("train", "val")} if opened else {}
     return task, samples
@@ -36,11 +36,11 @@ def as_tensors(batch):
 
 
 def test_drawn_shapes_have_their_labels_and_a_background():
-    task, samples = task_of()
+    task, samples = build_task()
     assert task.class_names == ["background", "circle", "square", "triangle"] and task.num_classes == 4
     image, labels = samples["val"].dataset.read(3)
     assert labels.shape == (image.height, image.width) and labels.dtype == np.uint8
-    np.testing.assert_array_equal(labels, samples["val"].dataset.labels_of(3))
+    np.testing.assert_array_equal(labels, samples["val"].dataset.read_labels(3))
     assert len(np.unique(labels)) >= 2 and labels.max() <= 3
     pixels = np.asarray(image).astype(int)
     spread = [
@@ -50,16 +50,16 @@ def test_drawn_shapes_have_their_labels_and_a_background():
 
 
 def test_images_of_an_evaluation_come_alone_and_whole():
-    _, samples = task_of()
+    _, samples = build_task()
     taken = [samples["val"].sample(index, np.random.default_rng(0)) for index in (4, 0, 7)]
-    apart = images_of(as_tensors(collate(taken)))
+    apart = split_batch(as_tensors(collate(taken)))
     assert [image.index for image in apart] == [4, 0, 7]
     for one, sample in zip(apart, taken):
         np.testing.assert_array_equal(one.image.numpy()[0], sample.image)
         np.testing.assert_array_equal(one.labels.numpy(), sample.labels)
         assert one.original_size == sample.labels.shape
     nothing = SegmentationSample(taken[0].image, np.zeros((0, 0), np.uint8), 5, (9, 9))  # of a new image
-    new, old = images_of(as_tensors(collate([nothing, taken[1]])))
+    new, old = split_batch(as_tensors(collate([nothing, taken[1]])))
     assert new.labels.size == 0 and old.labels.shape == list(taken[1].labels.shape)
 
 
@@ -69,11 +69,11 @@ def test_held_out_images_keep_their_labels(tmp_path):
     assert (len(samples["train"]), len(samples["val"])) == (18, 6)
     whole = samples["val"].dataset.dataset
     for row, index in enumerate(samples["val"].dataset.rows.tolist()):
-        np.testing.assert_array_equal(samples["val"].dataset.labels_of(row), whole.labels_of(index))
+        np.testing.assert_array_equal(samples["val"].dataset.read_labels(row), whole.read_labels(index))
 
 
 def test_a_label_that_is_no_class_is_refused():
-    task, samples = task_of()
+    task, samples = build_task()
     sample = samples["train"].sample(0, np.random.default_rng(0))
     task.check_sample(sample._replace(labels=np.full((2, 2), IGNORED, np.uint8)))
     with pytest.raises(BadSample, match="pixel 0 has class 4, which is out of range"):
@@ -94,7 +94,7 @@ def test_a_label_that_is_no_class_is_refused():
 )
 def test_what_does_not_fit_is_one_line(words, said):
     with pytest.raises(UserError, match=said) as caught:
-        task_of(*words)
+        build_task(*words)
     assert "\n" not in str(caught.value)
 
 
@@ -104,11 +104,11 @@ def test_what_does_not_fit_is_one_line(words, said):
 def test_counts_of_the_loader_are_those_of_the_step():
     words = [*UPERNET, "SEGMENTATION.DICE_WEIGHT", "1", "SEGMENTATION.LOVASZ_WEIGHT", "1"]
     for more in ([], ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]"], ["SEGMENTATION.OHEM_THRESHOLD", "0.7"]):
-        task, samples = task_of(*words, *more)
+        task, samples = build_task(*words, *more)
         model, batch = task.build_model(), training_batch(task, samples)
         assert (batch["labels"] == IGNORED).any()
         counts = task.counts(batch)
-        terms = task.train_step(model, as_tensors(batch), Step(1, 0, 1))
+        terms = task.train_step(model, as_tensors(batch), StepPosition(1, 0, 1))
         assert set(terms) == {"loss", "auxiliary", "dice", "lovasz"}
         assert set(counts) == set(terms) - ({"loss"} if more[:1] == ["SEGMENTATION.OHEM_THRESHOLD"] else set())
         for name, count in counts.items():
@@ -118,21 +118,21 @@ def test_counts_of_the_loader_are_those_of_the_step():
 
 
 def test_the_loss_of_a_network_that_knows_nothing_is_the_expected_one():
-    task, samples = task_of()
+    task, samples = build_task()
     model = task.build_model()
     model.decode_head.linear_pred.weight.set_value(paddle.zeros_like(model.decode_head.linear_pred.weight))
-    term = task.train_step(model, as_tensors(training_batch(task, samples)), Step(1, 0, 1))["loss"]
+    term = task.train_step(model, as_tensors(training_batch(task, samples)), StepPosition(1, 0, 1))["loss"]
     assert float(term.sum) / float(term.count) == pytest.approx(task.expected_losses()["loss"], rel=1e-4)
     assert task.expected_losses()["loss"] == math.log(4)
 
 
 def test_hard_pixels_alone_have_gradients():
     words = ["SEGMENTATION.OHEM_KEPT", "10", "SEGMENTATION.OHEM_THRESHOLD", "1e-6"]
-    task, samples = task_of(*words)
+    task, samples = build_task(*words)
     batch = as_tensors(training_batch(task, samples))
     logits = paddle.randn([3, 4, 32, 32])
     logits.stop_gradient = False
-    term = task.train_step(lambda images: logits, batch, Step(1, 0, 1))["loss"]
+    term = task.train_step(lambda images: logits, batch, StepPosition(1, 0, 1))["loss"]
     term.sum.backward()
     learnt = np.abs(logits.grad.numpy()).sum(axis=1) > 1e-9
     assert learnt.sum(axis=(1, 2)).tolist() == [10, 10, 10] and float(term.count) == 30
@@ -142,7 +142,7 @@ def test_hard_pixels_alone_have_gradients():
     "words", [[], UPERNET, ["SEGMENTATION.OHEM_THRESHOLD", "0.7", "SEGMENTATION.DICE_WEIGHT", "1"]]
 )
 def test_an_update_waits_for_the_norm_of_its_gradients_alone(words):
-    task, samples = task_of(*words)
+    task, samples = build_task(*words)
     waits = waits_of_an_update(task, task.build_model(), training_batch(task, samples), 3)
     assert len(waits) == 1, str(waits)
 
@@ -151,7 +151,7 @@ def test_an_update_waits_for_the_norm_of_its_gradients_alone(words):
 
 
 def test_the_backbone_learns_at_its_rate_and_norms_do_not_decay():
-    task, _ = task_of("TRAIN.BACKBONE_LR_FACTOR", "0.1", "TRAIN.WEIGHT_DECAY", "0.02")
+    task, _ = build_task("TRAIN.BACKBONE_LR_FACTOR", "0.1", "TRAIN.WEIGHT_DECAY", "0.02")
     model = task.build_model()
     groups = task.parameter_groups(model)
     rates = {name: (group["learning_rate"], group["weight_decay"]) for group in groups for name in group["names"]}
@@ -170,18 +170,18 @@ def test_a_training_starts_from_a_classifiers_backbone_and_an_evaluation_does_no
     classifier = create_model("mit_b0", num_classes=7, **options)
     paddle.save(classifier.state_dict(), str(tmp_path / "classifier.pdparams"))
     words = ["MODEL.BACKBONE_PRETRAINED", str(tmp_path / "classifier.pdparams")]
-    task, _ = task_of(*words)
+    task, _ = build_task(*words)
     built = task.build_model().backbone
     for name, value in built.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), classifier.state_dict()[name].numpy())
     assert any(notice.startswith("backbone from") for notice in task.notices)
-    evaluated, _ = task_of("-eval", "-pretrained=x", *words, opened=False)
+    evaluated, _ = build_task("-eval", "-pretrained=x", *words, opened=False)
     evaluated.build_model(4)
     assert not any(notice.startswith("backbone from") for notice in evaluated.notices)
 
 
 def test_a_recomputed_step_has_the_same_gradients(tmp_path):
-    task, _ = task_of()
+    task, _ = build_task()
     assert len(task.recomputed_layers(task.build_model())) == 4
     plain, recomputed = (
         small_segmenters.train(str(tmp_path / name), ["-batch_size=8", *words])["weights"]
@@ -194,15 +194,15 @@ def test_a_recomputed_step_has_the_same_gradients(tmp_path):
 # ---- images ------------------------------------------------------------------------------------------------------
 
 
-def test_images_show_labels_in_the_colours_of_the_legend():
-    task, samples = task_of()
+def test_images_show_labels_in_the_colors_of_the_legend():
+    task, samples = build_task()
     batch = training_batch(task, samples)
     shown = task.images(samples["train"], batch, 1)
     assert len(shown) == 3 and all(image.dtype == np.uint8 and image.ndim == 3 for image, _ in shown)
     share = np.count_nonzero(batch["labels"][0] != IGNORED) / batch["labels"][0].size
     assert shown[0][1] == f"32 x 32, {share:.0%} labelled"
-    names, colours = zip(*task.image_legend())
-    assert list(names) == task.class_names and len(set(colours)) == 4
+    names, colors = zip(*task.image_legend())
+    assert list(names) == task.class_names and len(set(colors)) == 4
     (image, caption), *_ = task.evaluation_images(samples["val"], [2])
-    height, width = samples["val"].dataset.labels_of(2).shape
+    height, width = samples["val"].dataset.read_labels(2).shape
     assert caption == f"{width} x {height}, 100% labelled" and image.any()

@@ -14,9 +14,9 @@ from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.inference.trained import open_source
 from paddlevit_dist.metrics.confusion import CONFUSION
-from paddlevit_dist.metrics.counts import confusion_of
+from paddlevit_dist.metrics.counts import count_confusion
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.prediction import Entry, TrainedMeta
+from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.task import EvaluationStep
 
@@ -72,9 +72,9 @@ def test_each_pixel_counts_once_at_its_stored_size_whatever_the_batches(words):
             assert np.array_equal(one, two)
     with paddle.no_grad():
         maps = [found for batch in batches(task, samples, 7) for found in task.predict_step(model, batch)]
-    labels = [samples.dataset.labels_of(index) for index in range(7)]
+    labels = [samples.dataset.read_labels(index) for index in range(7)]
     assert [one.shape for one in maps] == [one.shape for one in labels] and len({one.shape for one in maps}) > 1
-    expected = sum(confusion_of(*pair, 4, 255) for pair in zip(labels, maps))
+    expected = sum(count_confusion(*pair, 4, 255) for pair in zip(labels, maps))
     assert np.array_equal(metrics[1].state[CONFUSION], expected)
     assert metrics[1].compute(metrics[1].state)["pixels"] == sum(one.size for one in labels)
 
@@ -114,7 +114,7 @@ def test_saved_masks_score_as_the_evaluation_that_has_saved_them(tmp_path, capsy
     (tmp_path / "truth").mkdir()
     masks = sorted((tmp_path / "masks").iterdir())
     for index, file in enumerate(masks):
-        Image.fromarray(samples.dataset.labels_of(index)).save(tmp_path / "truth" / file.name)
+        Image.fromarray(samples.dataset.read_labels(index)).save(tmp_path / "truth" / file.name)
     names = f"-classes={tmp_path / 'classes.txt'}"
     evaluate_results.run_masks([str(tmp_path / "truth"), str(tmp_path / "masks"), "-json", names])
     values = metrics.compute(metrics.state)
@@ -122,11 +122,11 @@ def test_saved_masks_score_as_the_evaluation_that_has_saved_them(tmp_path, capsy
     assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(values, rel=1e-12)
 
 
-def test_new_images_become_masks_with_colours_and_shares(tmp_path):
+def test_new_images_become_masks_with_colors_and_shares(tmp_path):
     task, samples, model = opened()
-    colours = np.arange(12, dtype=np.uint8).reshape(4, 3) * 20
+    colors = np.arange(12, dtype=np.uint8).reshape(4, 3) * 20
     used = ImageSegmentation(settings.load(SHAPES).values)
-    used.set_up_from(TrainedMeta(4, tuple(task.class_names), {}, {"palette": colours.tobytes().hex()}))
+    used.load_meta(CheckpointMeta(4, tuple(task.class_names), {}, {"palette": colors.tobytes().hex()}))
     image = samples.dataset.read(2)[0]
     image.save(tmp_path / "new.png")
     inputs = used.open_inputs([str(tmp_path / "new.png")], tmp_path)
@@ -136,13 +136,13 @@ def test_new_images_become_masks_with_colours_and_shares(tmp_path):
     assert row == {f"share {name}": round(float((found == k).mean()), 6) for k, name in enumerate(task.class_names)}
     writer = used.prediction_writer(tmp_path, inputs)
     assert writer.write(0, found) == {"mask": "masks/new.png", "picture": "pictures/new.jpg"}
-    assert "images under the colours" in writer.finish([Entry(0, [row])])[1]
+    assert "images under the colours" in writer.finish([PredictionRecord(0, [row])])[1]
     with Image.open(tmp_path / "masks" / "new.png") as mask:
         assert mask.mode == "P" and np.array_equal(np.asarray(mask), found)
-        assert np.array_equal(np.asarray(mask.convert("RGB")), colours[found])
+        assert np.array_equal(np.asarray(mask.convert("RGB")), colors[found])
     with Image.open(tmp_path / "pictures" / "new.jpg") as drawn:
         assert drawn.height >= image.height and drawn.width > image.width
-        mixed = 0.4 * np.asarray(image)[5, 5] + 0.6 * colours[found[5, 5]]
+        mixed = 0.4 * np.asarray(image)[5, 5] + 0.6 * colors[found[5, 5]]
         assert np.abs(np.asarray(drawn)[5, 5] - mixed).max() < 30  # JPEG
     assert (tmp_path / "classes.txt").read_text().split() == task.class_names
 
@@ -160,7 +160,7 @@ def test_predict_slides_windows_over_images_where_it_is_told_to(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "number", "first", "colour"),
+    ("recipe", "number", "first", "color"),
     [
         ("segformer_b0_ade20k", 150, "wall", (120, 120, 120)),
         ("segformer_b0_cityscapes", 19, "road", (128, 64, 128)),
@@ -168,11 +168,11 @@ def test_predict_slides_windows_over_images_where_it_is_told_to(tmp_path):
         ("segformer_b0_shapes", 150, "0", None),
     ],
 )
-def test_weights_that_say_nothing_know_the_published_classes_of_their_recipe(recipe, number, first, colour):
+def test_weights_that_say_nothing_know_the_published_classes_of_their_recipe(recipe, number, first, color):
     task = ImageSegmentation(settings.load([f"-cfg={recipe}"]).values)
-    task.set_up_from(TrainedMeta(number))
+    task.load_meta(CheckpointMeta(number))
     assert len(task.class_names) == number and task.class_names[0] == first
-    assert task.palette is None if colour is None else tuple(task.palette[0]) == colour
+    assert task.palette is None if color is None else tuple(task.palette[0]) == color
 
 
 def test_outputs_that_are_not_finite_are_no_prediction_and_no_score():
@@ -207,7 +207,7 @@ def test_an_exported_network_is_told_its_input_and_refuses_another_size():
     parts = task.export_parts()
     assert parts.size == (32, 32) and parts.about["evaluated"] == samples.protocol
     pixels = paddle.to_tensor(parts.example["picture"].transpose(2, 0, 1)[None].copy())
-    np.testing.assert_allclose(parts.example["input"], task.normaliser(pixels).numpy(), atol=1e-5)
+    np.testing.assert_allclose(parts.example["input"], task.normalizer(pixels).numpy(), atol=1e-5)
     metrics, _ = evaluated(task, samples, task.evaluated_model(model))
     assert np.array_equal(metrics.state[CONFUSION], evaluated(task, samples, model)[0].state[CONFUSION])
     task, samples, model = opened("SEGMENTATION.CROP", "[32, 32]")

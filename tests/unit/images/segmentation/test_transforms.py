@@ -9,7 +9,7 @@ from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
 from paddlevit_dist.images.segmentation.transforms import (
     SegmentationEvaluationTransform,
     SegmentationTrainingTransform,
-    with_other_colours,
+    with_other_colors,
     with_own,
 )
 from paddlevit_dist.images.transforms.resizing import fitted_scale, nearest, resize_image, scaled_size
@@ -77,11 +77,11 @@ def test_labels_lie_where_pixels_do_at_any_scale(how, scale):
     drawn_image, labels = blocks(60, 80)
     size = scaled_size((60, 80), scale)
     image, found = transform(scales=(scale, scale), crop=size, how=how)(drawn_image, labels, np.random.default_rng(0))
-    grey = image[0].astype(float) / 10
+    gray = image[0].astype(float) / 10
 
     def away(down, right):
         moved = found[max(-down, 0) : size[0] - max(down, 0), max(-right, 0) : size[1] - max(right, 0)]
-        return np.abs(grey[max(down, 0) : size[0] + min(down, 0), max(right, 0) : size[1] + min(right, 0)] - moved)
+        return np.abs(gray[max(down, 0) : size[0] + min(down, 0), max(right, 0) : size[1] + min(right, 0)] - moved)
 
     assert (away(0, 0) < 0.55).mean() > 0.93  # between two blocks pixels are in between
     besides = [away(*step).mean() for step in ((0, 1), (0, -1), (1, 0), (-1, 0))]
@@ -136,7 +136,7 @@ def test_a_crop_of_one_class_is_drawn_again_and_at_most_ten_times():
     assert not transform(crop=(16, 16), largest_share=0.75)(drawn_image, uniform, np.random.default_rng(0))[1].any()
 
 
-def test_unlabelled_pixels_do_not_count_in_the_share():
+def test_unlabeled_pixels_do_not_count_in_the_share():
     labels = np.full((16, 16), IGNORED, np.uint8)
     labels[0, :2], labels[1, :2] = 1, 2
     draws = np.random.default_rng(0)
@@ -149,16 +149,16 @@ def test_unlabelled_pixels_do_not_count_in_the_share():
 # ---- colours -------------------------------------------------------------------------------------------------------
 
 
-def test_colours_change_within_the_published_ranges():
-    grey = np.full((4, 4, 3), 100, np.uint8)
-    levels = np.array([with_other_colours(grey, np.random.default_rng(seed)) for seed in range(400)])
+def test_colors_change_within_the_published_ranges():
+    gray = np.full((4, 4, 3), 100, np.uint8)
+    levels = np.array([with_other_colors(gray, np.random.default_rng(seed)) for seed in range(400)])
     assert np.ptp(levels.reshape(400, -1), axis=1).max() == 0  # grey stays grey: hue and saturation do nothing
     means = levels.mean(axis=(1, 2, 3))
     assert 34 <= means.min() < 60 and 150 < means.max() <= 198  # (100 - 32) x 0.5 and (100 + 32) x 1.5
     assert (means == 100).mean() == pytest.approx(0.25, abs=0.08)  # neither brightness nor contrast
     red = np.full((1, 1, 3), (200, 50, 50), np.uint8)
     hues = [
-        cv2.cvtColor(with_other_colours(red, np.random.default_rng(seed)), cv2.COLOR_RGB2HSV)[0, 0, 0]
+        cv2.cvtColor(with_other_colors(red, np.random.default_rng(seed)), cv2.COLOR_RGB2HSV)[0, 0, 0]
         for seed in range(300)
     ]
     turned = np.where(np.array(hues) > 90, np.array(hues) - 180.0, hues)

@@ -102,17 +102,17 @@ def test_evaluation_refuses_a_crop_larger_than_its_image(crop_pct):
         EvaluationTransform(32, crop_pct)
 
 
-def test_colour_becomes_grey_as_pillow_does_it():
+def test_color_becomes_gray_as_pillow_does_it():
     image = noise(50, 40)
     expected = np.asarray(image.convert("L").resize((45, 36), BICUBIC).crop((6, 2, 38, 34)))
     np.testing.assert_array_equal(EvaluationTransform(32, 0.875, channels=1)(image, rng())[0], expected)
 
 
 @pytest.mark.parametrize("transform", [t for t in ALL if t.channels == 3], ids=repr)
-def test_grey_as_colour_is_the_same_three_times(transform):
-    grey = noise(50, 40, "L")
-    array = transform(grey, rng(3))
-    np.testing.assert_array_equal(array, transform(grey.convert("RGB"), rng(3)))
+def test_gray_as_color_is_the_same_three_times(transform):
+    gray = noise(50, 40, "L")
+    array = transform(gray, rng(3))
+    np.testing.assert_array_equal(array, transform(gray.convert("RGB"), rng(3)))
     assert (array == array[:1]).all()
 
 
@@ -261,8 +261,8 @@ def measured_maps(count):
         scale = math.hypot(*linear[:, 0])
         turn_back = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
         upper = turn_back @ linear / scale
-        centre = solved @ [SOURCE_SIDE / 2, SOURCE_SIDE / 2, 1]
-        shift = (centre - TARGET_SIDE / 2) / TARGET_SIDE
+        center = solved @ [SOURCE_SIDE / 2, SOURCE_SIDE / 2, 1]
+        shift = (center - TARGET_SIDE / 2) / TARGET_SIDE
         rows.append([math.degrees(angle), scale, upper[0, 1], *shift, upper[1, 1]])
     return np.array(rows)
 

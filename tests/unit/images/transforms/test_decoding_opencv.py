@@ -68,11 +68,11 @@ def test_the_label_is_the_data_sets(tmp_path):
     assert FastReader(folder(tmp_path, encoded(photograph())), 3)(0)[1] == 0
 
 
-def test_one_channel_is_grey(tmp_path):
+def test_one_channel_is_gray(tmp_path):
     dataset = folder(tmp_path, encoded(photograph()))
     pixels, _ = FastReader(dataset, 1)(0)
-    grey = np.asarray(dataset.read(0)[0].convert("L"), dtype=float)
-    assert pixels.shape == grey.shape and np.abs(pixels - grey).mean() < 1.5
+    gray = np.asarray(dataset.read(0)[0].convert("L"), dtype=float)
+    assert pixels.shape == gray.shape and np.abs(pixels - gray).mean() < 1.5
 
 
 @pytest.mark.parametrize(

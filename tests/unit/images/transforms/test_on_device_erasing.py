@@ -8,7 +8,7 @@ import paddle
 import pytest
 from support.timm_peer import kolmogorov_distance, timm_module
 
-from paddlevit_dist.images.transforms.on_device import BOXES, COLOURS, ROWS, RandomErasing, box_masks
+from paddlevit_dist.images.transforms.on_device import BOXES, COLORS, ROWS, RandomErasing, box_masks
 
 
 def rng(seed=0):
@@ -21,10 +21,10 @@ def drawn(count, erasing, shape=(3, 4000, 4000)):
     return np.stack([erasing.draw(shape, generator)[BOXES] for _ in range(count)])
 
 
-def filled(erasing, boxes, images, colours=None):
+def filled(erasing, boxes, images, colors=None):
     drawn = [{BOXES: np.asarray(entry, dtype=np.int32)} for entry in boxes]
-    for entry, colour in zip(drawn, colours if colours is not None else []):
-        entry[COLOURS] = colour
+    for entry, color in zip(drawn, colors if colors is not None else []):
+        entry[COLORS] = color
     batch = {name: paddle.to_tensor(array) for name, array in erasing.collate(drawn).items()}
     return erasing.fill(paddle.to_tensor(images), batch).numpy()
 
@@ -104,7 +104,7 @@ def test_only_the_boxes_are_filled_in_each_mode():
         for top, left, bottom, right in boxes[image]:
             inside[image, 0, top:bottom, left:right] = True
     inside = np.broadcast_to(inside, images.shape)
-    colours = rng(2).standard_normal((4, 2, 3)).astype(np.float32)
+    colors = rng(2).standard_normal((4, 2, 3)).astype(np.float32)
 
     const = filled(RandomErasing(1.0, "const", 2), boxes, images)
     np.testing.assert_array_equal(const, np.where(inside, 0, images))
@@ -112,11 +112,11 @@ def test_only_the_boxes_are_filled_in_each_mode():
     pixel = filled(RandomErasing(1.0, "pixel", 2), boxes, images)
     np.testing.assert_array_equal(pixel[~inside], images[~inside])
     assert (pixel[inside] != images[inside]).all() and len(np.unique(pixel[inside])) > 0.99 * inside.sum()
-    rand = filled(RandomErasing(1.0, "rand", 2), boxes, images, colours)
+    rand = filled(RandomErasing(1.0, "rand", 2), boxes, images, colors)
     np.testing.assert_array_equal(rand[~inside], images[~inside])
-    np.testing.assert_array_equal(rand[0, :, 1:7, 2:9], np.broadcast_to(colours[0, 0, :, None, None], (3, 6, 7)))
-    np.testing.assert_array_equal(rand[1, :, 2:, 2:], np.broadcast_to(colours[1, 1, :, None, None], (3, 8, 10)))
-    np.testing.assert_array_equal(rand[1, :, 0, :4], np.broadcast_to(colours[1, 0, :, None], (3, 4)))
+    np.testing.assert_array_equal(rand[0, :, 1:7, 2:9], np.broadcast_to(colors[0, 0, :, None, None], (3, 6, 7)))
+    np.testing.assert_array_equal(rand[1, :, 2:, 2:], np.broadcast_to(colors[1, 1, :, None, None], (3, 8, 10)))
+    np.testing.assert_array_equal(rand[1, :, 0, :4], np.broadcast_to(colors[1, 0, :, None], (3, 4)))
 
 
 def test_a_batch_names_the_images_that_lose_something_and_at_least_one():
@@ -127,7 +127,7 @@ def test_a_batch_names_the_images_that_lose_something_and_at_least_one():
     assert batch[ROWS].tolist() == erased and 0 < len(erased) < 20
     for position, row in enumerate(erased):
         np.testing.assert_array_equal(batch[BOXES][position], drawn[row][BOXES])
-        np.testing.assert_array_equal(batch[COLOURS][position], drawn[row][COLOURS])
+        np.testing.assert_array_equal(batch[COLORS][position], drawn[row][COLORS])
     whole = [entry for entry in drawn if not entry[BOXES].any()]
     batch = erasing.collate(whole)
     assert batch[ROWS].tolist() == [0] and not batch[BOXES].any()
@@ -152,12 +152,12 @@ def test_noise_is_standard_normal_and_follows_the_step_seed():
     assert abs(np.corrcoef(first[0].ravel(), first[1].ravel())[0, 1]) < 4 / math.sqrt(first[0].size)
 
 
-def test_colours_are_standard_normal_per_box_and_channel():
+def test_colors_are_standard_normal_per_box_and_channel():
     erasing, generator = RandomErasing(1.0, "rand", 2), rng(9)
-    colours = np.stack([erasing.draw((3, 16, 16), generator)[COLOURS] for _ in range(500)])
-    assert colours.shape == (500, 2, 3) and colours.dtype == np.float32
+    colors = np.stack([erasing.draw((3, 16, 16), generator)[COLORS] for _ in range(500)])
+    assert colors.shape == (500, 2, 3) and colors.dtype == np.float32
     normal = np.vectorize(lambda v: 0.5 * (1 + math.erf(v / math.sqrt(2))))
-    assert kolmogorov_distance(colours.ravel(), normal) < 1.95
+    assert kolmogorov_distance(colors.ravel(), normal) < 1.95
 
 
 @pytest.mark.parametrize("mode", ["const", "pixel", "rand"])

@@ -8,7 +8,7 @@ import paddle
 import pytest
 from support.timm_peer import kolmogorov_distance, timm_module
 
-from paddlevit_dist.images.transforms.on_device import Mixing, build_mixing, smooth_targets, soft_cross_entropy
+from paddlevit_dist.images.transforms.on_device import BatchMixing, build_mixing, smooth_targets, soft_cross_entropy
 from paddlevit_dist.settings import default_config
 
 SHAPE = (6, 3, 20, 28)
@@ -41,7 +41,7 @@ def owners(mix, shape=SHAPE):
     ids=str,
 )
 def test_shares_are_those_of_the_pixels_and_labels_sum_to_one(mode, options):
-    mixing = Mixing(mode=mode, **options)
+    mixing = BatchMixing(mode=mode, **options)
     labels = paddle.to_tensor(np.arange(6))
     for seed in range(25):
         mix = mixing.draw(rng(seed), SHAPE)
@@ -62,7 +62,7 @@ def test_shares_are_those_of_the_pixels_and_labels_sum_to_one(mode, options):
 
 def test_cutmix_exchanges_one_box_of_whole_pixels():
     images = rng(1).standard_normal(SHAPE).astype(np.float32)
-    mix = Mixing(cutmix_alpha=1.0).draw(rng(3), SHAPE)
+    mix = BatchMixing(cutmix_alpha=1.0).draw(rng(3), SHAPE)
     top, left, bottom, right = mix.boxes[0]
     expected = images.copy()
     expected[:, :, top:bottom, left:right] = images[::-1, :, top:bottom, left:right]
@@ -72,14 +72,14 @@ def test_cutmix_exchanges_one_box_of_whole_pixels():
 
 def test_mixup_is_a_weighted_mean():
     images = rng(1).standard_normal(SHAPE).astype(np.float32)
-    mix = Mixing(mixup_alpha=0.8).draw(rng(3), SHAPE)
+    mix = BatchMixing(mixup_alpha=0.8).draw(rng(3), SHAPE)
     expected = mix.share[0] * images + (1 - mix.share[0]) * images[::-1]
     np.testing.assert_allclose(mix.images(paddle.to_tensor(images)).numpy(), expected, atol=1e-6)
 
 
 def test_modes_draw_once_per_batch_pair_or_image():
     def shares(mode, batch):
-        return Mixing(mixup_alpha=0.8, mode=mode).draw(rng(4), (batch, 3, 8, 8)).share
+        return BatchMixing(mixup_alpha=0.8, mode=mode).draw(rng(4), (batch, 3, 8, 8)).share
 
     assert len(shares("batch", 6)) == 1
     pair = shares("pair", 6)
@@ -90,18 +90,18 @@ def test_modes_draw_once_per_batch_pair_or_image():
 
 
 def test_shares_are_beta_distributed():
-    uniform = Mixing(mixup_alpha=1.0, mode="elem").draw(rng(5), (4000, 3, 8, 8)).share
+    uniform = BatchMixing(mixup_alpha=1.0, mode="elem").draw(rng(5), (4000, 3, 8, 8)).share
     assert kolmogorov_distance(uniform, lambda share: share) < 1.95
-    arcsine = Mixing(mixup_alpha=0.5, mode="elem").draw(rng(5), (4000, 3, 8, 8)).share
+    arcsine = BatchMixing(mixup_alpha=0.5, mode="elem").draw(rng(5), (4000, 3, 8, 8)).share
     assert kolmogorov_distance(arcsine, lambda share: 2 / math.pi * np.arcsin(np.sqrt(share))) < 1.95
-    narrow = Mixing(mixup_alpha=8.0, mode="elem").draw(rng(5), (4000, 3, 8, 8)).share
+    narrow = BatchMixing(mixup_alpha=8.0, mode="elem").draw(rng(5), (4000, 3, 8, 8)).share
     assert abs(narrow.mean() - 0.5) < 4 * math.sqrt(1 / 68 / 4000)  # variance of Beta(a, a): 1 / (4 (2 a + 1))
     assert abs(narrow.var() - 1 / 68) < 0.1 / 68
 
 
-def test_cutmix_boxes_have_the_area_of_their_share_and_uniform_centres():
+def test_cutmix_boxes_have_the_area_of_their_share_and_uniform_centers():
     shape = (5000, 3, 1000, 800)
-    mix = Mixing(cutmix_alpha=1.0, mode="elem").draw(rng(6), shape)
+    mix = BatchMixing(cutmix_alpha=1.0, mode="elem").draw(rng(6), shape)
     top, left, bottom, right = mix.boxes.T
     inside = (top > 0) & (left > 0) & (bottom < 1000) & (right < 800)
     aspect = (bottom - top)[inside] / np.maximum((right - left)[inside], 1)
@@ -113,30 +113,30 @@ def test_cutmix_boxes_have_the_area_of_their_share_and_uniform_centres():
 
 
 def test_minmax_boxes_lie_inside_with_sides_in_their_range():
-    mix = Mixing(cutmix_minmax=(0.2, 0.6), mode="elem").draw(rng(7), (4000, 3, 100, 200))
+    mix = BatchMixing(cutmix_minmax=(0.2, 0.6), mode="elem").draw(rng(7), (4000, 3, 100, 200))
     top, left, bottom, right = mix.boxes.T
     height, width = bottom - top, right - left
     assert height.min() == 20 and height.max() == 59 and width.min() == 40 and width.max() == 119
     assert (top >= 0).all() and (bottom <= 100).all() and bottom.max() == 100 and right.max() == 200
-    same = Mixing(cutmix_minmax=(0.5, 0.5)).draw(rng(7), (4, 3, 100, 200))
+    same = BatchMixing(cutmix_minmax=(0.5, 0.5)).draw(rng(7), (4, 3, 100, 200))
     assert same.share.tolist() == [0.75]
 
 
 def test_switching_and_mixing_happen_as_often_as_asked():
-    mixing = Mixing(0.8, 1.0, probability=0.6, switch_probability=0.3, mode="elem")
+    mixing = BatchMixing(0.8, 1.0, probability=0.6, switch_probability=0.3, mode="elem")
     mix = mixing.draw(rng(8), (6000, 3, 32, 32))
     mixed = mix.share < 1
     is_cutmix = mix.boxes.any(axis=1)
     assert abs(mixed.mean() - 0.6) < 0.03  # a few cutmix boxes have no pixel, a few mixup shares round to 1
     assert abs(is_cutmix[mixed].mean() - 0.3) < 4 * math.sqrt(0.21 / 3600) + 0.01
-    none = sum(Mixing(0.8, probability=0.25).draw(rng(seed), SHAPE) is None for seed in range(1000))
+    none = sum(BatchMixing(0.8, probability=0.25).draw(rng(seed), SHAPE) is None for seed in range(1000))
     assert abs(none / 1000 - 0.75) < 4 * math.sqrt(0.1875 / 1000)
-    assert Mixing(0.8, probability=0.0).draw(rng(), SHAPE) is None
+    assert BatchMixing(0.8, probability=0.0).draw(rng(), SHAPE) is None
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_two_draws_of_one_generator_are_equal_and_of_another_are_not(mode):
-    mixing = Mixing(0.8, 1.0, mode=mode)
+    mixing = BatchMixing(0.8, 1.0, mode=mode)
     first, again, other = (mixing.draw(rng([0, 7, seed, 0]), SHAPE) for seed in (0, 0, 1))
     for left, right in zip(astuple(first), astuple(again)):
         np.testing.assert_array_equal(left, right)
@@ -148,7 +148,7 @@ def test_two_draws_of_one_generator_are_equal_and_of_another_are_not(mode):
 def test_small_and_odd_batches_are_mixed_too(batch, mode):
     images = rng(1).standard_normal((batch, 3, 8, 8)).astype(np.float32)
     for seed in range(10):
-        mix = Mixing(0.8, 1.0, mode=mode).draw(rng(seed), images.shape)
+        mix = BatchMixing(0.8, 1.0, mode=mode).draw(rng(seed), images.shape)
         if mix is not None:
             mixed = mix.images(paddle.to_tensor(images)).numpy()
             if batch % 2:  # the middle one is mixed with itself
@@ -174,7 +174,7 @@ def test_timm_mixes_images_and_labels_the_same_for_the_same_draws(mode, kind, sm
     monkeypatch.setattr(timm.Mixup, "_params_per_elem", lambda self, n: (drawn["shares"].copy(), np.full(n, is_cutmix)))
     monkeypatch.setattr(timm, "cutmix_bbox_and_lam", box_and_share)
     for seed in range(10):
-        mix = Mixing(*alphas, mode=mode).draw(rng(seed), SHAPE)
+        mix = BatchMixing(*alphas, mode=mode).draw(rng(seed), SHAPE)
         rows = {"batch": 1, "pair": 3, "elem": 6}[mode]
         drawn.update(shares=mix.share[:rows], boxes=iter(mix.boxes[:rows]))
         mixer = timm.Mixup(*alphas, mode=mode, label_smoothing=smoothing, num_classes=7)
@@ -200,10 +200,10 @@ def test_soft_cross_entropy_of_sharp_labels_is_the_cross_entropy():
     [
         ({}, None),
         ({"MIXUP_ALPHA": 0.8, "MIXUP_PROB": 0.0}, None),
-        ({"MIXUP_ALPHA": 0.8}, Mixing(0.8)),
-        ({"CUTMIX_ALPHA": 1.0, "MIXUP_MODE": "pair"}, Mixing(0.0, 1.0, mode="pair")),
-        ({"CUTMIX_MINMAX": [0.2, 0.8], "MIXUP_PROB": 0.5}, Mixing(0.0, 0.0, (0.2, 0.8), 0.5)),
-        ({"MIXUP_ALPHA": 0.8, "CUTMIX_ALPHA": 1.0, "MIXUP_SWITCH_PROB": 0.3}, Mixing(0.8, 1.0, None, 1.0, 0.3)),
+        ({"MIXUP_ALPHA": 0.8}, BatchMixing(0.8)),
+        ({"CUTMIX_ALPHA": 1.0, "MIXUP_MODE": "pair"}, BatchMixing(0.0, 1.0, mode="pair")),
+        ({"CUTMIX_MINMAX": [0.2, 0.8], "MIXUP_PROB": 0.5}, BatchMixing(0.0, 0.0, (0.2, 0.8), 0.5)),
+        ({"MIXUP_ALPHA": 0.8, "CUTMIX_ALPHA": 1.0, "MIXUP_SWITCH_PROB": 0.3}, BatchMixing(0.8, 1.0, None, 1.0, 0.3)),
     ],
     ids=str,
 )

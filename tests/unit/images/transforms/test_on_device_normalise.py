@@ -18,7 +18,7 @@ def test_pixels_become_their_distance_from_the_mean_in_deviations(channels, mean
     values = settings.load(keys).values
     task = resolve("task", values.TASK)(values)
     pixels = np.arange(256 * channels * 2, dtype=np.int64).reshape(2, channels, 16, 16).astype(np.uint8)
-    result = task.normalise(paddle.to_tensor(pixels))
+    result = task.normalize(paddle.to_tensor(pixels))
     shape = (1, channels, 1, 1)
     expected = (pixels / 255.0 - np.reshape(mean, shape)) / np.reshape(deviation, shape)
     assert result.dtype == paddle.float32 and result.stop_gradient
@@ -26,7 +26,7 @@ def test_pixels_become_their_distance_from_the_mean_in_deviations(channels, mean
 
 
 @pytest.mark.parametrize("level", ["O1", "O2"])
-def test_mixed_precision_ends_before_pixels_are_normalised(monkeypatch, level):
+def test_mixed_precision_ends_before_pixels_are_normalized(monkeypatch, level):
     """A GPU's kernel refuses pixels that autocast has made half precision, with statistics in float32 and no scale."""
     plain = on_device.F.batch_norm
 
@@ -38,6 +38,6 @@ def test_mixed_precision_ends_before_pixels_are_normalised(monkeypatch, level):
     tracer = paddle.base.framework._dygraph_tracer()
     monkeypatch.setattr(tracer, "_amp_level", getattr(paddle.base.core.AmpLevel, level))
     pixels = np.random.default_rng(0).integers(0, 256, (2, 1, 4, 4)).astype(np.uint8)
-    found = on_device.Normaliser([0.5], [0.25])(paddle.to_tensor(pixels))
+    found = on_device.PixelNormalizer([0.5], [0.25])(paddle.to_tensor(pixels))
     assert product_dtype() is not None and found.dtype == paddle.float32
     np.testing.assert_allclose(found.numpy(), (pixels / 255.0 - 0.5) / 0.25, atol=1e-5)

@@ -97,13 +97,13 @@ def test_what_maps_values_equals_its_formula(image):
     assert np.abs(applied("AutoContrast", image, None) - (x - low) * 255.0 / (high - low)).max() < 1.5
 
 
-def test_contrast_and_colour_move_towards_and_away_from_grey():
+def test_contrast_and_color_move_towards_and_away_from_gray():
     image = noise()
     x = np.asarray(image).astype(float)
     luminance = x @ [0.299, 0.587, 0.114]
     for factor in (0.1, 0.6, 1.5):
-        for name, grey in (("Contrast", luminance.mean()), ("Color", luminance[..., None])):
-            expected = np.clip(grey + factor * (x - grey), 0, 255)
+        for name, gray in (("Contrast", luminance.mean()), ("Color", luminance[..., None])):
+            expected = np.clip(gray + factor * (x - gray), 0, 255)
             assert np.abs(applied(name, image, factor) - expected).max() < 2.1, name
     np.testing.assert_allclose(applied("Grayscale", image, None), np.stack([luminance] * 3, axis=2), atol=0.51)
 
@@ -125,7 +125,7 @@ def test_shifts_move_whole_pixels_and_fill_the_rest():
     assert (moved[:2] == FILL).all()
 
 
-def blob_centres(name, parameter):
+def blob_centers(name, parameter):
     """Where a bright blob at (40, 30) of an image of 64 x 64 goes."""
     y, x = np.mgrid[:64, :64] + 0.5
     blob = Image.fromarray((250 * np.exp(-((x - 40) ** 2 + (y - 30) ** 2) / 18)).astype(np.uint8))
@@ -135,11 +135,11 @@ def blob_centres(name, parameter):
 
 def test_shears_and_rotations_follow_their_equations():
     # The target pixel (x, y) shows the source pixel (x + k y, y), so a point goes the other way.
-    np.testing.assert_allclose(blob_centres("ShearX", 0.2), [40 - 0.2 * 30, 30], atol=0.2)
-    np.testing.assert_allclose(blob_centres("ShearY", 0.2), [40, 30 - 0.2 * 40], atol=0.2)
+    np.testing.assert_allclose(blob_centers("ShearX", 0.2), [40 - 0.2 * 30, 30], atol=0.2)
+    np.testing.assert_allclose(blob_centers("ShearY", 0.2), [40, 30 - 0.2 * 40], atol=0.2)
     cos, sin = np.cos(np.radians(30)), np.sin(np.radians(30))
     np.testing.assert_allclose(  # counter-clockwise, y points down
-        blob_centres("Rotate", 30), [32 + cos * 8 + sin * -2, 32 - sin * 8 + cos * -2], atol=0.2
+        blob_centers("Rotate", 30), [32 + cos * 8 + sin * -2, 32 - sin * 8 + cos * -2], atol=0.2
     )
 
 
@@ -153,7 +153,7 @@ def test_blur_has_the_asked_standard_deviation():
 
 
 @pytest.mark.parametrize("name", ["Color", "ColorIncreasing", "Desaturate"])
-def test_grey_images_have_no_colour_to_change(name):
+def test_gray_images_have_no_color_to_change(name):
     image = noise(mode="L")
     np.testing.assert_array_equal(applied(name, image, 0.3), np.asarray(image))
     assert OPERATIONS["Grayscale"].apply(image, None, 0) is image

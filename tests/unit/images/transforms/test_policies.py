@@ -16,15 +16,15 @@ from yacs.config import CfgNode
 from paddlevit_dist.images.transforms import policies as augment
 from paddlevit_dist.images.transforms.policies import (
     AutoAugment,
-    Chain,
     ColorJitter,
     GaussianBlur,
     Grayscale,
+    MagnitudeSpread,
     RandAugment,
     Solarize,
-    Spread,
+    TransformChain,
     build_augmentation,
-    fill_of,
+    get_fill,
     parse_auto_augment,
     parse_rand_augment,
 )
@@ -64,7 +64,7 @@ def train_section(**keys) -> CfgNode:
 
 def test_the_text_of_a_policy_says_everything():
     found = parse_rand_augment("rand-m9-mstd0.5-inc1", (1, 2, 3))
-    assert (found.layers, found.magnitude, found.spread, found.probability) == (2, 9, Spread(0.5, 10), 0.5)
+    assert (found.layers, found.magnitude, found.spread, found.probability) == (2, 9, MagnitudeSpread(0.5, 10), 0.5)
     assert found.weights is None and found.fill == (1, 2, 3) and len(found.names) == 15
     assert "PosterizeIncreasing" in found.names and "Posterize" not in found.names
     assert "Posterize" in parse_rand_augment("rand-m9").names
@@ -81,7 +81,7 @@ def test_texts_mean_what_they_mean_to_timm(text):
     first = theirs.ops[0]
     assert list(ours.names) == [operation.name for operation in theirs.ops]
     assert (ours.layers, ours.magnitude, ours.probability) == (theirs.num_layers, first.magnitude, first.prob)
-    assert ours.spread == Spread(first.magnitude_std, first.magnitude_max or 10)
+    assert ours.spread == MagnitudeSpread(first.magnitude_std, first.magnitude_max or 10)
     if ours.weights is None:
         assert theirs.choice_weights is None
     else:
@@ -135,7 +135,7 @@ def test_other_policies_are_the_users_to_mend(text, problem):
 
 
 def test_magnitudes_are_drawn_as_stated():
-    normal, uniform, fixed = Spread(0.5), Spread(math.inf), Spread()
+    normal, uniform, fixed = MagnitudeSpread(0.5), MagnitudeSpread(math.inf), MagnitudeSpread()
     generator, count = rng(1), 4000
     inside = [normal.draw(5.0, generator) for _ in range(count)]
     gauss = np.vectorize(lambda m: 0.5 * (1 + math.erf((m - 5.0) / 0.5 / math.sqrt(2))))
@@ -146,8 +146,8 @@ def test_magnitudes_are_drawn_as_stated():
     assert max(near_end) == 10.0
     clipped = np.mean(np.array(near_end) == 10.0)  # one standard deviation above the mean
     assert abs(clipped - 0.1587) < 4 * math.sqrt(0.1587 * 0.8413 / count)
-    assert Spread(0.5, 15.0).draw(14.0, generator) > 10.0
-    assert min(Spread(0.5).draw(0.2, generator) for _ in range(50)) == 0.0
+    assert MagnitudeSpread(0.5, 15.0).draw(14.0, generator) > 10.0
+    assert min(MagnitudeSpread(0.5).draw(0.2, generator) for _ in range(50)) == 0.0
 
 
 def test_rand_augment_chooses_evenly_and_may_repeat():
@@ -191,12 +191,12 @@ def test_auto_augment_does_its_rows_equally_often_and_its_steps_by_their_probabi
 
 def test_three_augment_is_always_one_of_three():
     policy, image = parse_auto_augment("3a"), noise()
-    grey = np.asarray(image.convert("L").convert("RGB"))
+    gray = np.asarray(image.convert("L").convert("RGB"))
     solarized = np.asarray(ImageOps.solarize(image, 128))
     kinds = Counter()
     for seed in range(300):
         result = np.asarray(policy(image, rng(seed)))
-        if (result == grey).all():
+        if (result == gray).all():
             kinds["grey"] += 1
         elif (result == solarized).all():
             kinds["solarized"] += 1
@@ -303,15 +303,15 @@ def test_keys_are_built_in_paddlevits_precedence():
     assert found == parse_auto_augment("original", fill)
     assert build_augmentation(train_section(COLOR_JITTER=0.4), mean) == ColorJitter(0.4)
     three = build_augmentation(train_section(AUTO_AUGMENT="3a", COLOR_JITTER=0.3, SOLARIZE_PROB=0.2), mean)
-    assert three == Chain((parse_auto_augment("3a", fill), ColorJitter(0.3), Solarize(0.2)))
+    assert three == TransformChain((parse_auto_augment("3a", fill), ColorJitter(0.3), Solarize(0.2)))
     rest = build_augmentation(train_section(GRAYSCALE_PROB=0.1, GAUSSIAN_BLUR_PROB=0.2), mean)
-    assert rest == Chain((Grayscale(0.1), GaussianBlur(0.2)))
+    assert rest == TransformChain((Grayscale(0.1), GaussianBlur(0.2)))
 
 
 def test_fill_is_the_mean_as_a_pixel():
-    assert fill_of([0.5, 0.5, 0.5]) == (128, 128, 128)
-    assert fill_of([0.485, 0.456, 0.406]) == (124, 116, 104)
-    assert fill_of([1.0]) == 255
+    assert get_fill([0.5, 0.5, 0.5]) == (128, 128, 128)
+    assert get_fill([0.485, 0.456, 0.406]) == (124, 116, 104)
+    assert get_fill([1.0]) == 255
 
 
 @pytest.mark.parametrize("text", [*TEXTS, "original", "v0r", "3a-mstd0.5"])

@@ -9,20 +9,20 @@ import pytest
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.augment import (
-    Affine,
+    AffineMap,
     ColorContrast,
     ColorDrop,
-    ColorJitter,
     CropToBudget,
-    Distortion,
-    Dropout,
-    Elastic,
-    Flips,
-    Jitter,
-    Mix,
-    Scale,
-    Sometimes,
-    Turn,
+    ElasticDistortion,
+    MatrixDistortion,
+    Mix3D,
+    PointColorJitter,
+    PointDropout,
+    PointJitter,
+    RandomApply,
+    RandomFlip,
+    RandomRotation,
+    RandomScale,
     apply,
     displace,
     elastic_distortion,
@@ -35,23 +35,30 @@ from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation.task import training_steps
 from paddlevit_dist.runtime.errors import UserError
 
-TURNED = Affine((Flips(0.5, axes=2), Turn(2, math.pi)))
-EVERYTHING = (Distortion(0.1), Flips(0.5, axes=2), Turn(0, 0.1), Turn(1, 0.1), Turn(2, math.pi), Scale(0.8, 1.2))
+TURNED = AffineMap((RandomFlip(0.5, axes=2), RandomRotation(2, math.pi)))
+EVERYTHING = (
+    MatrixDistortion(0.1),
+    RandomFlip(0.5, axes=2),
+    RandomRotation(0, 0.1),
+    RandomRotation(1, 0.1),
+    RandomRotation(2, math.pi),
+    RandomScale(0.8, 1.2),
+)
 PASSES = ((0.1, 0.4), (0.4, 1.6))
 ALL = [
-    Affine(EVERYTHING),
-    Affine(EVERYTHING, centred=False),
-    Jitter(0.01),
-    Elastic(PASSES),
-    Elastic(PASSES, centred=False),
-    Dropout(0.3),
-    ColorJitter(8.0, 20.0),
+    AffineMap(EVERYTHING),
+    AffineMap(EVERYTHING, centered=False),
+    PointJitter(0.01),
+    ElasticDistortion(PASSES),
+    ElasticDistortion(PASSES, centered=False),
+    PointDropout(0.3),
+    PointColorJitter(8.0, 20.0),
     ColorContrast(),
     ColorDrop(),
 ]
 
 
-def scene_of(points=2000, seed=0):
+def make_scene(points=2000, seed=0):
     generator = np.random.default_rng(seed)
     return Scene(
         generator.uniform((0, 0, 0), (4, 3, 2), (points, 3)).astype(np.float32),
@@ -72,7 +79,7 @@ def distances(xyz):
 
 @pytest.mark.parametrize("augmentation", ALL, ids=lambda step: type(step).__name__)
 def test_an_augmentation_keeps_dtypes_follows_its_generator_and_leaves_its_input_alone(augmentation):
-    scene = scene_of()
+    scene = make_scene()
     for array in scene[:4]:
         array.setflags(write=False)  # as arrays that are views of a file
     once, again, other = (augmentation(scene, generator(seed)) for seed in (1, 1, 2))
@@ -88,11 +95,11 @@ def test_an_augmentation_keeps_dtypes_follows_its_generator_and_leaves_its_input
 @pytest.mark.parametrize("augmentation", ALL, ids=lambda step: type(step).__name__)
 @pytest.mark.parametrize("points", (0, 1))
 def test_an_augmentation_does_with_hardly_any_point(augmentation, points):
-    assert len(augmentation(scene_of(points), generator()).xyz) == points
+    assert len(augmentation(make_scene(points), generator()).xyz) == points
 
 
 def test_rotation_and_flip_keep_distances_and_heights():
-    scene = scene_of()
+    scene = make_scene()
     turned = TURNED(scene, generator(3))
     assert distances(turned.xyz) == pytest.approx(distances(scene.xyz), abs=1e-4)
     assert turned.xyz[:, 2] == pytest.approx(scene.xyz[:, 2], abs=1e-5)
@@ -109,15 +116,17 @@ def test_all_directions_and_both_mirror_images_occur():
 def test_the_angle_turns_from_x_towards_y():
     assert np.array([1.0, 0.0, 0.0]) @ rotation(2, 0.5 * math.pi) == pytest.approx([0.0, 1.0, 0.0])
     for axes, mirrored in ((1, [-2.0, 3.0, 4.0]), (2, [-2.0, -3.0, 4.0])):
-        assert np.array([2.0, 3.0, 4.0]) @ Affine((Flips(1.0, axes),)).matrix(generator()) == pytest.approx(mirrored)
+        assert np.array([2.0, 3.0, 4.0]) @ AffineMap((RandomFlip(1.0, axes),)).matrix(generator()) == pytest.approx(
+            mirrored
+        )
 
 
 def test_the_middle_stays_or_the_origin_does():
-    scene = scene_of()
-    for step in (Affine((Scale(2.0, 2.0),)), Affine((Scale(2.0, 2.0),), centred=False)):
+    scene = make_scene()
+    for step in (AffineMap((RandomScale(2.0, 2.0),)), AffineMap((RandomScale(2.0, 2.0),), centered=False)):
         moved = step(scene, generator()).xyz
         assert np.ptp(moved, axis=0) == pytest.approx(2 * np.ptp(scene.xyz, axis=0), abs=1e-5)
-        if step.centred:
+        if step.centered:
             assert (moved.min(axis=0) + moved.max(axis=0))[:2] == pytest.approx(
                 (scene.xyz.min(axis=0) + scene.xyz.max(axis=0))[:2], abs=1e-5
             )
@@ -127,15 +136,18 @@ def test_the_middle_stays_or_the_origin_does():
 
 
 def test_one_way_a_turn_goes_all_around():
-    angles = [Turn(2, 2 * math.pi, both_ways=False)(np.eye(3), generator(seed)) for seed in range(200)]
+    angles = [RandomRotation(2, 2 * math.pi, both_ways=False)(np.eye(3), generator(seed)) for seed in range(200)]
     assert np.histogram([math.atan2(m[0, 1], m[0, 0]) for m in angles], 4, (-math.pi, math.pi))[0].min() > 30
-    both = [math.atan2(m[0, 1], m[0, 0]) for m in (Turn(2, 1.0)(np.eye(3), generator(seed)) for seed in range(200))]
+    both = [
+        math.atan2(m[0, 1], m[0, 0])
+        for m in (RandomRotation(2, 1.0)(np.eye(3), generator(seed)) for seed in range(200))
+    ]
     assert min(both) < -0.9 and max(both) > 0.9 and max(np.abs(both)) <= 1.0
 
 
 def test_jitter_has_its_deviation_and_an_end():
-    scene = scene_of(20_000)
-    moved = (Jitter(0.02)(scene, generator()).xyz - scene.xyz).astype(np.float64)
+    scene = make_scene(20_000)
+    moved = (PointJitter(0.02)(scene, generator()).xyz - scene.xyz).astype(np.float64)
     assert moved.std() == pytest.approx(0.02, rel=0.03) and abs(moved).max() < 0.0601
 
 
@@ -181,65 +193,65 @@ def test_elastic_distortion_draws_the_noise_of_its_grid():
 
 
 def test_dropout_leaves_its_share_and_keeps_rows_together():
-    scene = scene_of(20_000)
-    kept = Dropout(0.3)(scene, generator())
+    scene = make_scene(20_000)
+    kept = PointDropout(0.3)(scene, generator())
     assert len(kept.xyz) / 20_000 == pytest.approx(0.7, abs=0.02)
     order = {tuple(row): position for position, row in enumerate(scene.xyz.tolist())}
     rows = [order[tuple(row)] for row in kept.xyz.tolist()]
     assert rows == sorted(rows)
     assert all(np.array_equal(a, b[rows]) for a, b in zip(kept[:4], scene[:4]))
-    assert Dropout(1.0)(scene, generator()) is scene
+    assert PointDropout(1.0)(scene, generator()) is scene
 
 
 def test_colors_move_around_what_they_were():
-    scene = scene_of(20_000)
-    moved = ColorJitter(deviation=5.0, shift=0.0)(scene, generator()).rgb.astype(float) - scene.rgb
+    scene = make_scene(20_000)
+    moved = PointColorJitter(deviation=5.0, shift=0.0)(scene, generator()).rgb.astype(float) - scene.rgb
     assert moved.mean() == pytest.approx(0.0, abs=0.2) and moved.std() == pytest.approx(5.0, rel=0.05)
-    shifted = ColorJitter(deviation=0.0, shift=20.0)(scene, generator()).rgb.astype(float) - scene.rgb
+    shifted = PointColorJitter(deviation=0.0, shift=20.0)(scene, generator()).rgb.astype(float) - scene.rgb
     assert shifted.std(axis=0).max() < 0.6 and 0 < abs(shifted.mean(axis=0)).max() <= 20
 
 
 def test_bright_colors_stay_bytes():
-    scene = scene_of()._replace(rgb=np.full((2000, 3), 250, np.uint8))
-    assert ColorJitter(deviation=30.0, shift=0.0)(scene, generator()).rgb.min() > 60  # no wrap around
+    scene = make_scene()._replace(rgb=np.full((2000, 3), 250, np.uint8))
+    assert PointColorJitter(deviation=30.0, shift=0.0)(scene, generator()).rgb.min() > 60  # no wrap around
 
 
 def test_contrast_stretches_and_drop_takes_everything():
-    scene = scene_of()
+    scene = make_scene()
     spans = [np.ptp(ColorContrast()(scene, generator(seed)).rgb.astype(int), axis=0).min() for seed in range(20)]
     assert min(spans) >= np.ptp(scene.rgb.astype(int), axis=0).min() and max(spans) > 230
     assert np.unique(ColorDrop()(scene, generator()).rgb).tolist() == [128]
 
 
 def test_sometimes_is_as_often_as_it_says():
-    scene = scene_of(50)
+    scene = make_scene(50)
     for probability, least, most in ((0.0, 0, 0), (0.3, 60, 120), (1.0, 300, 300)):
-        step = Sometimes(probability, ColorDrop())
+        step = RandomApply(probability, ColorDrop())
         changed = [step(scene, generator(seed)) is not scene for seed in range(300)]
         assert least <= sum(changed) <= most
 
 
 def test_a_crop_keeps_the_nearest_points_of_some_point_and_their_order():
-    scene = scene_of()
+    scene = make_scene()
     assert CropToBudget(2000)(scene, generator()) is scene
     cropped = CropToBudget(300)(scene, generator())
     assert [len(array) for array in cropped[:4]] == 4 * [300]
     found = np.flatnonzero((scene.xyz[:, None] == cropped.xyz[None]).all(axis=2).any(axis=1))
     assert np.array_equal(select(scene, found).xyz, cropped.xyz)
     spread = cropped.xyz[:, :2].astype(np.float64)
-    centres = [point for point in spread if is_centre(point, scene.xyz[:, :2], found)]
-    assert centres
+    centers = [point for point in spread if is_center(point, scene.xyz[:, :2], found)]
+    assert centers
     others = CropToBudget(300)(scene, generator(1))
     assert not np.array_equal(others.xyz, cropped.xyz)
 
 
-def is_centre(point, every, found):
+def is_center(point, every, found):
     distance = np.linalg.norm(every - point, axis=1)
     return distance[found].max() <= np.delete(distance, found).min()
 
 
 def test_two_scenes_in_one_keep_their_labels_apart():
-    one, two = scene_of(100), scene_of(50, seed=1)
+    one, two = make_scene(100), make_scene(50, seed=1)
     both = mix(one, two)
     assert len(both.xyz) == 150 and both.name == "room+room"
     assert np.array_equal(both.semantic, np.concatenate([one.semantic, two.semantic]))
@@ -257,8 +269,8 @@ def test_the_other_scene_of_a_mix_is_augmented_and_its_probability_changes_nothi
     class Scenes(list):
         read = list.__getitem__
 
-    scene, others = scene_of(100), Scenes(scene_of(50, seed) for seed in (1, 2, 3))
-    never, always = (Mix(others, (ColorDrop(),), probability) for probability in (0.0, 1.0))
+    scene, others = make_scene(100), Scenes(make_scene(50, seed) for seed in (1, 2, 3))
+    never, always = (Mix3D(others, (ColorDrop(),), probability) for probability in (0.0, 1.0))
     one, other = generator(4), generator(4)
     assert never(scene, one) is scene
     both = always(scene, other)
@@ -272,7 +284,7 @@ STRONGEST = ("ELASTIC", "1", "JITTER_M", "0.01", "DROPOUT", "0.2", "COLOR_CONTRA
 STRONGEST += ("COLOR_DROP", "0.5")
 
 
-def steps_of(*words):
+def make_steps(*words):
     """The steps of a configuration, with words behind POINTS.AUGMENT."""
     named = [AUGMENT + word if place % 2 == 0 else word for place, word in enumerate(words)]
     words = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "-dataset=synthetic_rooms", *named]
@@ -280,12 +292,21 @@ def steps_of(*words):
 
 
 def test_the_keys_build_what_they_name_and_nothing_else():
-    assert [type(step).__name__ for step in steps_of()] == ["Affine", "Mix", "CropToBudget"]
-    steps = steps_of(*STRONGEST)
-    done = [type(step.step if isinstance(step, Sometimes) else step).__name__ for step in steps]
-    expected = ["Affine", "Elastic", "Jitter", "Dropout", "ColorContrast", "ColorJitter", "ColorDrop", "Mix"]
+    assert [type(step).__name__ for step in make_steps()] == ["AffineMap", "Mix3D", "CropToBudget"]
+    steps = make_steps(*STRONGEST)
+    done = [type(step.step if isinstance(step, RandomApply) else step).__name__ for step in steps]
+    expected = [
+        "AffineMap",
+        "ElasticDistortion",
+        "PointJitter",
+        "PointDropout",
+        "ColorContrast",
+        "PointColorJitter",
+        "ColorDrop",
+        "Mix3D",
+    ]
     assert done == [*expected, "CropToBudget"]
-    scene = scene_of()
+    scene = make_scene()
     changed = apply(steps[:-2], scene, generator())
     assert len(changed.xyz) <= len(scene.xyz) and len(steps[-1](changed, generator()).xyz) == 150
 
@@ -302,4 +323,4 @@ def test_the_keys_build_what_they_name_and_nothing_else():
 )
 def test_a_key_outside_its_range_is_told(words, message):
     with pytest.raises(UserError, match=message):
-        steps_of(*words)
+        make_steps(*words)

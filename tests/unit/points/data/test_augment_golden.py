@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from support.golden import arrays, description
 
-from paddlevit_dist.points.data.augment import Affine, Distortion, Flips, Turn, displace, grid_shape
+from paddlevit_dist.points.data.augment import (
+    AffineMap,
+    MatrixDistortion,
+    RandomFlip,
+    RandomRotation,
+    displace,
+    grid_shape,
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +47,10 @@ def elastic_cases():
 def test_golden_matrix_of_distortion_flip_and_rotation(golden):
     is_flipped = int(golden["augment_flip_bit"]) == 0
     noise, turn = golden["augment_noise"].astype(np.float64), float(golden["augment_theta_uniform"])
-    step = Affine((Distortion(0.1), Flips(0.5, axes=1), Turn(2, 2.0 * math.pi, both_ways=False)), centred=False)
+    step = AffineMap(
+        (MatrixDistortion(0.1), RandomFlip(0.5, axes=1), RandomRotation(2, 2.0 * math.pi, both_ways=False)),
+        centered=False,
+    )
     matrix = step.matrix(ConfigView(noise, 0.0 if is_flipped else 0.9, turn))
     assert matrix == pytest.approx(golden["augment_matrix"], abs=1e-6)
     assert golden["room_xyz"] @ matrix == pytest.approx(golden["augment_xyz"], abs=1e-5)

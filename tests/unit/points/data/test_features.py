@@ -6,12 +6,12 @@ import re
 import numpy as np
 import paddle
 import pytest
-from support.small_scenes import samples_of, scene
+from support.small_scenes import make_samples, scene
 
 from paddlevit_dist import settings as config
-from paddlevit_dist.distributed import BatchNorm, set_batch_norm_momentum
-from paddlevit_dist.engine.compatibility import Compatibility
-from paddlevit_dist.points.data.scannet_classes import COLOURS
+from paddlevit_dist.distributed import DistributedBatchNorm, set_batch_norm_momentum
+from paddlevit_dist.engine.compatibility import CheckpointDiff
+from paddlevit_dist.points.data.scannet_classes import COLORS
 from paddlevit_dist.points.data.scene import AS_GIVEN
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
@@ -46,7 +46,7 @@ def by_voxel(xyz, size, features):
 def test_a_voxel_shows_its_first_point_or_the_mean_of_its_points(which, low, high):
     one = scene(600)
     features = ("height", "rgb", "ones")
-    samples = samples_of(
+    samples = make_samples(
         one, voxel_size_m=0.4, features=features, voxel_features=which, color_range=(low, high), rotations=2
     )
     views = samples.sample(0, None).views
@@ -66,11 +66,11 @@ def test_a_voxel_shows_its_first_point_or_the_mean_of_its_points(which, low, hig
 @pytest.mark.parametrize("low, high", RANGES)
 @pytest.mark.parametrize("which", ("first", "mean"))
 @pytest.mark.parametrize("use_positions", (True, False))
-def test_pointgroups_voxels_show_colours_and_positions_likewise(which, low, high, use_positions):
+def test_pointgroups_voxels_show_colors_and_positions_likewise(which, low, high, use_positions):
     one = scene(600)
     words = ["POINTS.COLOR_RANGE", f"[{low}, {high}]", "POINTS.VOXEL_FEATURES", which, "DATA.VOXEL_SIZE_M", "0.4"]
     task = instance_task(*words, "POINTS.INSTANCES.USE_POSITIONS", str(use_positions))
-    batch = task.collate([task.build_dataset("val", None).sample_of(one, np.random.default_rng(0))])
+    batch = task.collate([task.build_dataset("val", None).build_sample(one, np.random.default_rng(0))])
     points = low + one.rgb / 255 * (high - low)
     points = np.concatenate([points, one.xyz], axis=1) if use_positions else points
     for number, shown in enumerate(batch["features"]):
@@ -78,11 +78,11 @@ def test_pointgroups_voxels_show_colours_and_positions_likewise(which, low, high
         np.testing.assert_allclose(shown, members[0] if which == "first" else members.mean(axis=0), atol=2e-6)
 
 
-def test_the_noise_of_pointgroups_colours_is_a_share_of_their_range():
+def test_the_noise_of_pointgroups_colors_is_a_share_of_their_range():
     one = scene(50)
     tasks = [instance_task("POINTS.COLOR_RANGE", text) for text in ("[-1, 1]", "[-0.5, 0.5]")]
     plain, narrow = (
-        task.build_dataset("train", None).sample_of(one, np.random.default_rng(3)).scene.rgb for task in tasks
+        task.build_dataset("train", None).build_sample(one, np.random.default_rng(3)).scene.rgb for task in tasks
     )
     assert np.abs(plain - (one.rgb / 127.5 - 1)).min() > 1e-3  # there is some
     np.testing.assert_allclose(narrow, plain / 2, atol=1e-6)
@@ -90,7 +90,7 @@ def test_the_noise_of_pointgroups_colours_is_a_share_of_their_range():
 
 def test_the_keys_reach_the_samples_and_defaults_are_what_was_before():
     for task, which in ((semantic_task(), "first"), (instance_task(), "mean")):
-        assert task.voxel_features == which and task.about_input()["POINTS.COLOR_RANGE"] == [-1.0, 1.0]
+        assert task.voxel_features == which and task.preprocess_signature()["POINTS.COLOR_RANGE"] == [-1.0, 1.0]
     seen = instance_task().build_dataset("val", None).sample(0, np.random.default_rng(0)).scene.rgb
     assert -1.0 <= seen.min() < -0.6 and 0.6 < seen.max() <= 1.0
     words = ("POINTS.COLOR_RANGE", "[-0.5, 0.5]", "POINTS.VOXEL_FEATURES", "mean")
@@ -124,7 +124,7 @@ def test_a_range_that_is_none_is_told():
 def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
     trained = make()
     trained.build_dataset("val", None)
-    seen = trained.about_input()
+    seen = trained.preprocess_signature()
     monkeypatch.setattr("paddlevit_dist.checkpoint.store.read_about", lambda source: {"input": seen})
     assert seen["coordinates"] == AS_GIVEN
     changes = {
@@ -136,13 +136,13 @@ def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
         other = make(name, *value)
         other.build_dataset("val", None)
         with pytest.raises(UserError, match=f"{name} .* there, .* here; use the same settings, or add -allow_changes"):
-            Compatibility("evaluate", "weights", other.config, other).input()
+            CheckpointDiff("evaluate", "weights", other.config, other).input()
     same = make("POINTS.VOXEL_FEATURES", seen["POINTS.VOXEL_FEATURES"])  # said or not
     same.build_dataset("val", None)
-    assert Compatibility("evaluate", "weights", same.config, same).input() == []
+    assert CheckpointDiff("evaluate", "weights", same.config, same).input() == []
     seen["coordinates"] = "elsewhere"
     with pytest.raises(UserError, match="coordinates elsewhere there, as given here"):
-        Compatibility("evaluate", "weights", same.config, same).input()
+        CheckpointDiff("evaluate", "weights", same.config, same).input()
 
 
 @pytest.mark.parametrize("momentum, expected", (("0.02", 1), ("0.49", 1), ("0.5", 0), ("0.98", 0)))
@@ -154,7 +154,7 @@ def test_the_momentum_of_pytorch_is_noticed(momentum, expected):
 
 
 def momenta(model):
-    layers = [layer for layer in model.sublayers() if isinstance(layer, BatchNorm)]
+    layers = [layer for layer in model.sublayers() if isinstance(layer, DistributedBatchNorm)]
     return [round(float(re.search("momentum=([0-9.]+)", layer.extra_repr())[1]), 6) for layer in layers]
 
 
@@ -200,11 +200,11 @@ def test_images_show_the_voxels_that_the_network_sees(features, see):
     assert [image.shape for image, _ in images] == [(240, 480 if see == "colours" else 240, 3)] * 2
     for (image, caption), reading in zip(images, readings):
         assert caption == f"{len(reading.views[0].voxels):,} voxels of {len(reading.scene.xyz):,} points"
-        shown = {tuple(colour) for colour in image[:, :240].reshape(-1, 3).tolist()} - {(255, 255, 255)}
-        palette = {*COLOURS, (205, 205, 205), (255, 255, 255)}
-        assert {tuple(colour) for colour in image[:, -240:].reshape(-1, 3).tolist()} <= palette
+        shown = {tuple(color) for color in image[:, :240].reshape(-1, 3).tolist()} - {(255, 255, 255)}
+        palette = {*COLORS, (205, 205, 205), (255, 255, 255)}
+        assert {tuple(color) for color in image[:, -240:].reshape(-1, 3).tolist()} <= palette
         if see == "colours":
-            assert shown <= {tuple(colour) for colour in reading.scene.rgb.tolist()} and len(shown) > 100
+            assert shown <= {tuple(color) for color in reading.scene.rgb.tolist()} and len(shown) > 100
         else:
             assert 3 <= len(shown) <= 21
     plain, again = (task.evaluation_images(samples, [1, 0]) for _ in range(2))

@@ -5,16 +5,24 @@ import struct
 import numpy as np
 import paddle
 import pytest
-from support.small_scenes import same, scene_of, tensors
+from support.small_scenes import make_scene, same, tensors
 
 from paddlevit_dist import settings
-from paddlevit_dist.points.data.augment import Affine, Distortion, Flips, Scale, Turn, mix, select
+from paddlevit_dist.points.data.augment import (
+    AffineMap,
+    MatrixDistortion,
+    RandomFlip,
+    RandomRotation,
+    RandomScale,
+    mix,
+    select,
+)
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import read_header, read_scene, write_lines, write_scene
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial"]
 INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
@@ -25,10 +33,10 @@ def with_channels(points=300, seed=0, **more):
     normal = generator.normal(size=(points, 3))
     normal = (normal / np.linalg.norm(normal, axis=1, keepdims=True)).astype(np.float32)
     intensity = generator.integers(0, 256, (points, 1)).astype(np.float32)
-    return scene_of(points, seed=seed, **more)._replace(channels={"normal": normal, "intensity": intensity})
+    return make_scene(points, seed=seed, **more)._replace(channels={"normal": normal, "intensity": intensity})
 
 
-def store_of(tmp_path, *scenes):
+def make_store(tmp_path, *scenes):
     (tmp_path / "scenes").mkdir(parents=True)
     for scene in scenes:
         write_scene(tmp_path / "scenes" / f"{scene.name}.scene", scene)
@@ -81,8 +89,8 @@ def test_a_channel_has_finite_numbers(tmp_path):
         write_scene(tmp_path / "a.scene", scene)
 
 
-@pytest.mark.parametrize("centred", (True, False))
-def test_normals_stay_upright_on_the_surfaces_that_turn(centred):
+@pytest.mark.parametrize("centered", (True, False))
+def test_normals_stay_upright_on_the_surfaces_that_turn(centered):
     generator = np.random.default_rng(0)
     corners = generator.normal(size=(50, 3, 3))
 
@@ -95,12 +103,18 @@ def test_normals_stay_upright_on_the_surfaces_that_turn(centred):
     scene = Scene(corners.reshape(-1, 3).astype(np.float32), np.zeros((150, 3), np.uint8), nothing, nothing, "a")
     scene = scene._replace(channels={"normal": normal})
     for seed in range(4):
-        parts = Distortion(0.2), Flips(0.5, 2), Turn(0, 0.5), Turn(2, 3.0), Scale(0.5, 2.0)
-        moved = Affine(parts, centred)(scene, np.random.default_rng(seed))
+        parts = (
+            MatrixDistortion(0.2),
+            RandomFlip(0.5, 2),
+            RandomRotation(0, 0.5),
+            RandomRotation(2, 3.0),
+            RandomScale(0.5, 2.0),
+        )
+        moved = AffineMap(parts, centered)(scene, np.random.default_rng(seed))
         expected = np.repeat(normals(moved.xyz.reshape(-1, 3, 3).astype(np.float64)), 3, axis=0)
         along = (moved.channels["normal"] * expected).sum(axis=1)
         np.testing.assert_allclose(np.abs(along), 1.0, atol=1e-4)  # a mirror image turns the corners' order round
-    mirrored = Affine((Flips(1.0, 1),), centred)(scene, generator)
+    mirrored = AffineMap((RandomFlip(1.0, 1),), centered)(scene, generator)
     np.testing.assert_allclose(mirrored.channels["normal"], normal * [-1, 1, 1], atol=1e-6)
 
 
@@ -116,14 +130,14 @@ def test_channels_follow_their_points():
 def test_a_network_sees_the_channels_that_the_key_names(tmp_path):
     scene = with_channels(40, name="a")
     task = task_on(
-        store_of(tmp_path / "s", scene), SemanticSegmentation, "POINTS.FEATURES", "[intensity/255, xyz, normal]"
+        make_store(tmp_path / "s", scene), SemanticSegmentation, "POINTS.FEATURES", "[intensity/255, xyz, normal]"
     )
     samples = task.build_dataset("val", tmp_path)
     view = samples.sample(0, None).views[0]
     expected = np.c_[scene.channels["intensity"] / 255, scene.xyz, scene.channels["normal"]]
     first = [np.flatnonzero(view.inverse == voxel)[0] for voxel in range(len(view.voxels))]
     np.testing.assert_allclose(view.features, expected[first], rtol=1e-6)
-    assert task.about_input()["POINTS.FEATURES"] == ["intensity/255", "xyz", "normal"]
+    assert task.preprocess_signature()["POINTS.FEATURES"] == ["intensity/255", "xyz", "normal"]
     model = task.build_model()
     batch = tensors(task.collate([samples.sample(0, None)]))
     assert task.point_logits(model, batch).shape == [40, 5]
@@ -132,7 +146,7 @@ def test_a_network_sees_the_channels_that_the_key_names(tmp_path):
 def test_turned_views_show_turned_normals(tmp_path):
     scene = with_channels(30, name="a")
     words = ["POINTS.FEATURES", "[normal, xyz]", "POINTS.TEST_ROTATIONS", "4", "DATA.VOXEL_SIZE_M", "0.0001"]
-    task = task_on(store_of(tmp_path / "s", scene), SemanticSegmentation, *words)
+    task = task_on(make_store(tmp_path / "s", scene), SemanticSegmentation, *words)
     views = task.build_dataset("val", tmp_path).sample(0, None).views
     shown = [view.features[view.inverse] for view in views]  # each point has a voxel of its own
     for quarter in range(4):
@@ -143,7 +157,7 @@ def test_turned_views_show_turned_normals(tmp_path):
 
 
 def test_pointgroup_sees_channels_too_and_trains_on_them(tmp_path):
-    store = store_of(tmp_path / "s", with_channels(60, name="a"))
+    store = make_store(tmp_path / "s", with_channels(60, name="a"))
     task = task_on(store, InstanceSegmentation, "POINTS.FEATURES", "[rgb, normal, intensity/255]")
     samples = task.build_dataset("train", tmp_path)
     sample = samples.sample(0, np.random.default_rng(0))
@@ -151,14 +165,14 @@ def test_pointgroup_sees_channels_too_and_trains_on_them(tmp_path):
     assert batch["features"].shape[1] == 10
     lengths = np.linalg.norm(sample.views[0].features[:, 3:6], axis=1)
     assert lengths.max() < 1.01 and lengths.min() < lengths.max()  # means of unit vectors
-    terms = task.train_step(model, tensors(batch), Step(1, 0, 10))
+    terms = task.train_step(model, tensors(batch), StepPosition(1, 0, 10))
     sum(term.sum * term.weight for term in terms.values()).backward()
     assert np.isfinite(next(iter(model.parameters())).grad.numpy()).all()
 
 
 def test_what_scenes_do_not_have_is_told_with_what_they_have(tmp_path):
     scenes = with_channels(30, name="a"), with_channels(30, name="b")
-    store = store_of(tmp_path / "s", scenes[0], scenes[1]._replace(channels={"normal": scenes[1].channels["normal"]}))
+    store = make_store(tmp_path / "s", scenes[0], scenes[1]._replace(channels={"normal": scenes[1].channels["normal"]}))
     task = task_on(store, SemanticSegmentation, "POINTS.FEATURES", "[rgb, intensity]")
     with pytest.raises(UserError, match="names intensity, but the scenes of dataset scenes have normal, and as all"):
         task.build_dataset("train", tmp_path)
@@ -180,7 +194,7 @@ def test_features_are_names(value):
 def test_millimetres_are_metres_to_the_network(tmp_path, task_class, is_training):
     scene = with_channels(200, name="a")
     stores = [
-        store_of(tmp_path / str(number), one)
+        make_store(tmp_path / str(number), one)
         for number, one in enumerate((scene, scene._replace(xyz=scene.xyz * np.float32(1000))))
     ]
     shown = []
@@ -194,7 +208,7 @@ def test_millimetres_are_metres_to_the_network(tmp_path, task_class, is_training
 
 
 def test_channels_are_not_copied_unless_they_are_shown(tmp_path):
-    task = task_on(store_of(tmp_path / "s", with_channels(30, name="a")), SemanticSegmentation)
+    task = task_on(make_store(tmp_path / "s", with_channels(30, name="a")), SemanticSegmentation)
     samples = task.build_dataset("train", tmp_path)
     assert samples.sample(0, np.random.default_rng(0)).scene.channels == {}
     assert paddle.to_tensor(samples.sample(0, np.random.default_rng(0)).views[0].features).shape[1] == 3

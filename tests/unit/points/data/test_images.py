@@ -6,13 +6,13 @@ from support.small_scenes import scene
 
 from paddlevit_dist.points.data.images import UNLABELLED, draw, sheet
 from paddlevit_dist.points.data.samples import SceneSamples
-from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLOURS
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLORS
 from paddlevit_dist.points.segmentation.task import SceneClassWriter
 
 
-def colours_of(image):
+def make_colours(image):
     packed = np.unique(image.reshape(-1, 3) @ np.array([1 << 16, 1 << 8, 1]))
-    return {(colour >> 16, colour >> 8 & 255, colour & 255) for colour in packed.tolist()}
+    return {(color >> 16, color >> 8 & 255, color & 255) for color in packed.tolist()}
 
 
 def test_views_stand_side_by_side_and_the_legend_beside_them():
@@ -23,7 +23,7 @@ def test_views_stand_side_by_side_and_the_legend_beside_them():
     (top, first), (bottom, last) = found[0].min(axis=0), found[0].max(axis=0)
     assert (bottom - top + 1, last - first + 1) == (90, 120)
     assert found[1].min(axis=0)[1] > last and found[1].min(axis=0)[0] == top
-    assert {(200, number, 0) for number in range(45)} <= colours_of(drawn[:, found[1].max(axis=0)[1] + 1 :])
+    assert {(200, number, 0) for number in range(45)} <= make_colours(drawn[:, found[1].max(axis=0)[1] + 1 :])
 
 
 def test_truth_is_on_the_left_of_the_prediction(tmp_path):
@@ -35,9 +35,9 @@ def test_truth_is_on_the_left_of_the_prediction(tmp_path):
     assert sorted(names) == ["a.ply", "a.png", "a.txt"]
     image = np.asarray(Image.open(tmp_path / "a.png"))
     width = draw(room.xyz, room.rgb, true >= 0).shape[1]
-    shown = colours_of(image[30:, :width]), colours_of(image[30:, width + 12 : 2 * width + 12])
-    assert shown[0] - {(255, 255, 255)} <= {*COLOURS[:10], UNLABELLED} and len(shown[0]) > 8
-    assert shown[1] - {(255, 255, 255)} == {COLOURS[17]}
+    shown = make_colours(image[30:, :width]), make_colours(image[30:, width + 12 : 2 * width + 12])
+    assert shown[0] - {(255, 255, 255)} <= {*COLORS[:10], UNLABELLED} and len(shown[0]) > 8
+    assert shown[1] - {(255, 255, 255)} == {COLORS[17]}
     writer.write_scene(room, predicted)
     alone = np.asarray(Image.open(tmp_path / "a.png"))
-    assert alone.shape[1] < image.shape[1] - width and COLOURS[17] in colours_of(alone)
+    assert alone.shape[1] < image.shape[1] - width and COLORS[17] in make_colours(alone)

@@ -40,7 +40,7 @@ def test_instances_are_numbered_without_gaps_and_have_one_class_each(rooms):
             assert len(np.unique(room.semantic[room.instance == number])) == 1
 
 
-def test_floor_walls_and_unlabelled_things_have_no_instance_and_furniture_has(rooms):
+def test_floor_walls_and_unlabeled_things_have_no_instance_and_furniture_has(rooms):
     for room in rooms:
         without = np.isin(room.semantic, (FLOOR, WALL, -100))
         assert (room.instance[without] == -100).all() and (room.instance[~without] >= 0).all()

@@ -6,12 +6,12 @@ import zlib
 
 import numpy as np
 import pytest
-from support.small_scenes import same, scene_of
+from support.small_scenes import make_scene, same
 
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import HEADER_BYTES, read_header, read_scene, scene_file, write_scene
-from paddlevit_dist.points.data.scenes import ScanNet, Scenes
+from paddlevit_dist.points.data.scenes import PreparedScenes, ScanNet
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -22,26 +22,26 @@ def store(tmp_path):
     (root / "scenes").mkdir(parents=True)
     (tmp_path / "cache").mkdir()
     for number, name in enumerate("abcd"):
-        write_scene(root / "scenes" / f"{name}.scene", scene_of(seed=number, name=name))
+        write_scene(root / "scenes" / f"{name}.scene", make_scene(seed=number, name=name))
     (root / "classes.txt").write_text("wall\nfloor\nother thing\nbed\nbox\n")
     (root / "train.txt").write_text("a\nb\nc\n")
     (root / "val.txt").write_text("d\n")
     return root
 
 
-def opened(store, split="train", kind=Scenes):
+def opened(store, split="train", kind=PreparedScenes):
     return kind(str(store), split, store.parent / "cache")
 
 
 @pytest.mark.parametrize("points", (1, 2, 3, 1001))
 def test_a_scene_comes_back_as_it_was_in_18_bytes_a_point(tmp_path, points):
-    path, scene = tmp_path / "a.scene", scene_of(points)
+    path, scene = tmp_path / "a.scene", make_scene(points)
     written = write_scene(path, scene, key=bytes(range(32)))
     assert same(read_scene(path, "room"), scene) and read_scene(path, "room").name == "room"
     assert path.stat().st_size == 128 + 18 * points
     header = read_header(path)
     assert header == written and header.key == bytes(range(32))
-    assert header.num_points == points and header.num_labelled == (scene.semantic >= 0).sum()
+    assert header.num_points == points and header.num_labeled == (scene.semantic >= 0).sum()
     assert header.num_instances == scene.instance.max() + 1 or scene.instance.max() < 0
     assert header.low == tuple(scene.xyz.min(axis=0).tolist()) and header.high == tuple(scene.xyz.max(axis=0).tolist())
     assert header.highest_class == max(int(scene.semantic.max()), -1)
@@ -49,10 +49,10 @@ def test_a_scene_comes_back_as_it_was_in_18_bytes_a_point(tmp_path, points):
 
 def test_many_classes_take_two_bytes_and_no_labels_take_none(tmp_path):
     path = tmp_path / "a.scene"
-    scene = scene_of(classes=300)
+    scene = make_scene(classes=300)
     write_scene(path, scene)
     assert same(read_scene(path, "room"), scene) and path.stat().st_size == 128 + 19 * 1000
-    write_scene(path, scene, labelled=False)
+    write_scene(path, scene, labeled=False)
     bare = read_scene(path, "room")
     assert np.array_equal(bare.xyz, scene.xyz) and np.array_equal(bare.rgb, scene.rgb)
     assert set(bare.semantic) == set(bare.instance) == {-100} and path.stat().st_size == 128 + 15 * 1000
@@ -60,7 +60,7 @@ def test_many_classes_take_two_bytes_and_no_labels_take_none(tmp_path):
 
 
 def test_the_layout_is_the_documented_one(tmp_path):
-    path, scene = tmp_path / "a.scene", scene_of(7)
+    path, scene = tmp_path / "a.scene", make_scene(7)
     write_scene(path, scene)
     content = path.read_bytes()
     assert content[:8] == b"pdscene\0" and struct.unpack_from("<II", content, 8) == (2, 1)
@@ -74,7 +74,7 @@ def test_the_layout_is_the_documented_one(tmp_path):
 
 def test_points_are_views_of_the_file(tmp_path):
     path = tmp_path / "a.scene"
-    write_scene(path, scene_of())
+    write_scene(path, make_scene())
     scene = read_scene(path, "room")
     assert not any(array.flags.owndata or array.flags.writeable for array in (scene.xyz, scene.rgb, scene.instance))
     path.unlink()
@@ -83,7 +83,7 @@ def test_points_are_views_of_the_file(tmp_path):
 
 def test_every_flipped_bit_is_found(tmp_path):
     path = tmp_path / "a.scene"
-    write_scene(path, scene_of(40))
+    write_scene(path, make_scene(40))
     content = path.read_bytes()
     for position in [*range(HEADER_BYTES), *range(HEADER_BYTES, len(content), 37), len(content) - 1]:
         damaged = bytearray(content)
@@ -97,7 +97,7 @@ def test_every_flipped_bit_is_found(tmp_path):
 @pytest.mark.parametrize("length", (0, 5, 8, 100, 127, 128, 500, 847))
 def test_a_scene_that_is_cut_off_is_told(tmp_path, length):
     path = tmp_path / "a.scene"
-    write_scene(path, scene_of(40))
+    write_scene(path, make_scene(40))
     path.write_bytes(path.read_bytes()[:length])
     for read in (read_header, lambda path: read_scene(path, "room")):
         with pytest.raises(UserError, match=r"a\.scene is (cut off|not a prepared scene)"):
@@ -109,7 +109,7 @@ def test_a_scene_that_is_cut_off_is_told(tmp_path, length):
 
 def test_another_version_another_file_and_no_file_are_told(tmp_path):
     path = tmp_path / "a.scene"
-    write_scene(path, scene_of(40))
+    write_scene(path, make_scene(40))
     content = bytearray(path.read_bytes())
     struct.pack_into("<I", content, 8, 0)
     path.write_bytes(content)
@@ -124,7 +124,7 @@ def test_another_version_another_file_and_no_file_are_told(tmp_path):
 
 def test_what_cannot_be_a_scene_is_not_written(tmp_path):
     path = tmp_path / "a.scene"
-    scene = scene_of(9)
+    scene = make_scene(9)
     points = scene.xyz.copy()
     points[4, 2] = np.nan
     wide = scene.instance.astype(np.int64)
@@ -146,9 +146,9 @@ def test_a_store_is_read_by_split(store):
     assert len(train) == 3 and len(val) == 1 and train.num_classes == 5
     assert train.class_names == ["wall", "floor", "other thing", "bed", "box"]
     for number, name in enumerate("abc"):
-        assert same(train.read(number), scene_of(seed=number)) and train.read(number).name == name
+        assert same(train.read(number), make_scene(seed=number)) and train.read(number).name == name
         assert train.describe(number) == scene_file(store, name)
-    assert same(val.read(0), scene_of(seed=3))
+    assert same(val.read(0), make_scene(seed=3))
 
 
 def test_a_loader_process_is_sent_little_and_checks_again(store):
@@ -192,9 +192,9 @@ def test_a_store_with_a_part_missing_is_told(store, change, message):
 
 def test_a_path_that_is_no_store_is_told(tmp_path):
     with pytest.raises(UserError, match="dataset scenes needs -data_path"):
-        Scenes(None, "train", tmp_path)
+        PreparedScenes(None, "train", tmp_path)
     with pytest.raises(UserError, match="is not a folder"):
-        Scenes(str(tmp_path / "nothing"), "train", tmp_path)
+        PreparedScenes(str(tmp_path / "nothing"), "train", tmp_path)
 
 
 def test_scannet_wants_its_classes_and_tells_raw_data(store, tmp_path):

@@ -23,7 +23,7 @@ def quantized(golden, scene):
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_golden_scene_is_quantised_equally(scene):
+def test_golden_scene_is_quantized_equally(scene):
     golden = arrays("minkowski_quantize")
     voxels, features, labels, index, inverse = quantized(golden, scene)
     assert np.array_equal(voxels, golden[f"{scene}_discrete"][golden[f"{scene}_unique_map"]])

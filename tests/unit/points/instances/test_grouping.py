@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.instances.grouping import Clusters, cluster_points, proposal_ious
+from paddlevit_dist.points.instances.grouping import PointClusters, cluster_points, proposal_ious
 from paddlevit_dist.runtime.errors import UserError
 
 RADIUS = 0.03
@@ -22,17 +22,17 @@ def by_search(xyz, classes, scenes, radius, smallest):
         left.remove(start)
         members, queue = [start], [start]
         while queue:
-            for neighbour in np.flatnonzero(near[queue.pop(0)]).tolist():
-                if neighbour in left:
-                    left.remove(neighbour)
-                    members.append(neighbour)
-                    queue.append(neighbour)
+            for neighbor in np.flatnonzero(near[queue.pop(0)]).tolist():
+                if neighbor in left:
+                    left.remove(neighbor)
+                    members.append(neighbor)
+                    queue.append(neighbor)
         if len(members) >= smallest:
             found.append(sorted(members))
     return found
 
 
-def members_of(clusters):
+def make_members(clusters):
     return [clusters.points[a:b].tolist() for a, b in zip(clusters.offsets[:-1], clusters.offsets[1:])]
 
 
@@ -44,7 +44,7 @@ def test_clusters_are_those_of_a_search(seed, extent, shift):
     xyz = (generator.random((number, 3)) * [extent, extent, extent / 8] + shift).astype(np.float32)
     classes, scenes = generator.integers(0, 3, number), np.sort(generator.integers(0, 2, number))
     clusters = cluster_points(xyz, classes, scenes, RADIUS, 4)
-    assert members_of(clusters) == by_search(xyz, classes, scenes, RADIUS, 4)
+    assert make_members(clusters) == by_search(xyz, classes, scenes, RADIUS, 4)
     assert np.array_equal(clusters.cluster_of, np.repeat(np.arange(clusters.number), np.diff(clusters.offsets)))
 
 
@@ -55,7 +55,7 @@ def test_distances_at_the_radius_are_decided_as_in_float32():
             xyz = np.zeros((40, 3), np.float32)
             xyz[:, axis] = np.arange(40) * gap
             ones = np.zeros(40, int)
-            assert members_of(cluster_points(xyz, ones, ones, RADIUS, 1)) == by_search(xyz, ones, ones, RADIUS, 1)
+            assert make_members(cluster_points(xyz, ones, ones, RADIUS, 1)) == by_search(xyz, ones, ones, RADIUS, 1)
 
 
 def test_points_that_were_shifted_onto_one_place_stay_one_cluster():
@@ -63,7 +63,7 @@ def test_points_that_were_shifted_onto_one_place_stay_one_cluster():
     xyz = np.random.default_rng(0).normal(0.0, 0.003, (5000, 3)).astype(np.float32)
     xyz[2500:] += 0.5
     zeros = np.zeros(5000, int)
-    assert members_of(cluster_points(xyz, zeros, zeros, RADIUS, 50)) == [list(range(2500)), list(range(2500, 5000))]
+    assert make_members(cluster_points(xyz, zeros, zeros, RADIUS, 50)) == [list(range(2500)), list(range(2500, 5000))]
 
 
 def test_no_points_and_points_that_are_nowhere():
@@ -72,7 +72,7 @@ def test_no_points_and_points_that_are_nowhere():
     xyz = np.zeros((6, 3))
     xyz[1], xyz[3, 2], xyz[4, 0] = np.nan, np.inf, -1e30
     zeros = np.zeros(6, int)
-    assert members_of(cluster_points(xyz, zeros, zeros, RADIUS, 1)) == [[0, 2, 5]]
+    assert make_members(cluster_points(xyz, zeros, zeros, RADIUS, 1)) == [[0, 2, 5]]
     assert cluster_points(xyz, zeros, zeros, RADIUS, 4).number == 0
     assert cluster_points(np.full((2, 3), np.nan), zeros[:2], zeros[:2], RADIUS, 1).number == 0
 
@@ -84,11 +84,11 @@ def test_a_radius_far_below_the_size_of_the_scene_is_refused():
 
 
 def test_two_sets_of_clusters_are_numbered_one_after_the_other():
-    one = Clusters(*(np.array(a, np.int32) for a in ([0, 0, 1], [3, 5, 1], [0, 2, 3])))
-    two = Clusters(*(np.array(a, np.int32) for a in ([0, 0], [1, 3], [0, 2])))
+    one = PointClusters(*(np.array(a, np.int32) for a in ([0, 0, 1], [3, 5, 1], [0, 2, 3])))
+    two = PointClusters(*(np.array(a, np.int32) for a in ([0, 0], [1, 3], [0, 2])))
     both = one.followed_by(two)
     assert both.cluster_of.tolist() == [0, 0, 1, 2, 2] and both.offsets.tolist() == [0, 2, 3, 5]
-    assert members_of(both) == [[3, 5], [1], [1, 3]]
+    assert make_members(both) == [[3, 5], [1], [1, 3]]
     ious = proposal_ious(both, np.array([-100, 0, 0, 1, 0, 1]), np.array([3, 2]))
     np.testing.assert_allclose(ious, [[0, 1], [1 / 3, 0], [1 / 4, 1 / 3]], atol=1e-4)
     assert proposal_ious(both, np.full(6, -100), np.zeros(0, int)).shape == (3, 0)

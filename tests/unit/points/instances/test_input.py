@@ -11,7 +11,7 @@ from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.samples import join
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
-from paddlevit_dist.points.instances.input import InstanceSamples, crop, steps_of
+from paddlevit_dist.points.instances.input import InstanceSamples, build_steps, crop
 
 DEVIATION, FLIP, COLOR_NOISE = 0.1, 0.5, 0.1  # of the published program
 
@@ -20,16 +20,16 @@ def room(index=0, spacing_m=0.08):
     return SyntheticRooms(None, "train", None, num_train=4, spacing_m=spacing_m).read(index)
 
 
-def samples_of(dataset, scale, is_training=True, max_points=None, use_positions=True):
+def make_samples(dataset, scale, is_training=True, max_points=None, use_positions=True):
     """Samples with the keys' defaults."""
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms"]
     words += [] if max_points is None else ["POINTS.MAX_POINTS", str(max_points)]
-    steps = steps_of(settings.load(words).values.POINTS, scale, is_training)
+    steps = build_steps(settings.load(words).values.POINTS, scale, is_training)
     return InstanceSamples(dataset, steps, "mean", use_positions)
 
 
-def sample_of(scene, scale, seed=0, **options):
-    return samples_of(None, scale, **options).sample_of(scene, np.random.default_rng(seed))
+def make_sample(scene, scale, seed=0, **options):
+    return make_samples(None, scale, **options).build_sample(scene, np.random.default_rng(seed))
 
 
 def plain(scene, scale, max_points, generator):
@@ -59,7 +59,7 @@ def plain(scene, scale, max_points, generator):
 @pytest.mark.parametrize("max_points", [10**6, 1500])
 def test_a_training_scene_is_that_of_the_plain_steps(max_points):
     scene = room()
-    found = sample_of(scene, 50.0, 3, max_points=max_points)
+    found = make_sample(scene, 50.0, 3, max_points=max_points)
     _, voxels, xyz, colors, kept = plain(scene, 50.0, max_points, np.random.default_rng(3))
     assert 0 < len(found.voxels) <= max_points and (max_points < len(scene.xyz)) == (kept.sum() < len(kept))
     # An equal product in another order rounds differently, which may carry a point over a voxel's border.
@@ -75,7 +75,7 @@ def test_a_training_scene_is_that_of_the_plain_steps(max_points):
 
 def test_an_evaluation_scene_is_the_scene():
     scene = room()
-    found = sample_of(scene, 20.0, is_training=False)
+    found = make_sample(scene, 20.0, is_training=False)
     assert np.array_equal(found.scene.xyz, scene.xyz) and np.array_equal(found.scene.semantic, scene.semantic)
     low = (scene.xyz.astype(np.float64) * 20).min(axis=0)
     assert np.array_equal(found.voxels, np.floor(scene.xyz.astype(np.float64) * 20 - low))
@@ -93,7 +93,7 @@ def test_a_crop_that_would_leave_nothing_keeps_a_random_part_of_what_there_was()
 
 
 def test_the_fields_of_a_batch():
-    scenes = [sample_of(room(i), 20.0, i) for i in range(2)]
+    scenes = [make_sample(room(i), 20.0, i) for i in range(2)]
     batch = collate_scenes(scenes)
     points, voxels = len(batch["locs"]), len(batch["voxel_locs"])
     instances = sum(len(sample.table.sizes) for sample in scenes)
@@ -127,7 +127,7 @@ def test_the_fields_of_a_batch():
 
 
 def test_the_networks_batch_says_the_same():
-    scenes = [sample_of(room(i), 20.0, i) for i in range(2)]
+    scenes = [make_sample(room(i), 20.0, i) for i in range(2)]
     full, batch = collate_scenes(scenes), {**join(scenes), **instance_fields(scenes)}
     names = {"p2v_map": "inverse", "locs_float": "xyz", "voxel_locs": "coordinates"}
     for name in ("p2v_map", "locs_float", "voxel_locs", "labels", "offsets", "instance_labels"):
@@ -137,7 +137,7 @@ def test_the_networks_batch_says_the_same():
     for voxel in (0, 17, len(full["voxel_locs"]) - 1):
         members = full["v2p_map"][voxel, 1 : 1 + full["v2p_map"][voxel, 0]]
         np.testing.assert_allclose(batch["features"][voxel], shown[members].mean(axis=0), atol=1e-5)
-    without = sample_of(room(), 20.0, use_positions=False)
+    without = make_sample(room(), 20.0, use_positions=False)
     assert np.array_equal(without.views[0].features, scenes[0].views[0].features[:, :3])
 
 
@@ -147,8 +147,8 @@ def test_a_scene_without_instances_and_an_instance_of_one_point():
     none = np.full(50, -100, np.int16)
     single = none.copy()
     single[7] = 4
-    bare = sample_of(Scene(xyz, rgb, none, none, "bare"), 20.0)
-    lone = sample_of(Scene(xyz, rgb, single, single, "lone"), 20.0)
+    bare = make_sample(Scene(xyz, rgb, none, none, "bare"), 20.0)
+    lone = make_sample(Scene(xyz, rgb, single, single, "lone"), 20.0)
     assert len(bare.table.sizes) == 0 and (bare.table.of_points(bare.scene.instance) == -100).all()
     assert lone.table.sizes.tolist() == [1] and lone.scene.instance[7] == 0
     np.testing.assert_allclose(lone.table.of_points(lone.scene.instance)[7], np.tile(lone.scene.xyz[7], 3), atol=1e-6)

@@ -8,7 +8,7 @@ from paddlevit_dist.points.instances.input import crop, instance_table, without_
 
 ABOUT = description("pointgroup_data")
 GOLDEN = arrays("pointgroup_data")
-RELABELLED = sorted(name[8:-3] for name in GOLDEN if name.startswith("relabel_") and name.endswith("_in"))
+RELABELED = sorted(name[8:-3] for name in GOLDEN if name.startswith("relabel_") and name.endswith("_in"))
 
 
 class ConfigView:
@@ -35,9 +35,9 @@ def test_golden_crop(case):
         assert np.count_nonzero(kept) == ABOUT["crop_kept"]
 
 
-@pytest.mark.parametrize("case", RELABELLED)
+@pytest.mark.parametrize("case", RELABELED)
 def test_golden_labels_without_gaps(case):
-    assert len(RELABELLED) == 9
+    assert len(RELABELED) == 9
     kept = GOLDEN[f"relabel_{case}_in"][GOLDEN[f"relabel_{case}_valid"].astype(bool)]
     assert np.array_equal(without_gaps(kept), GOLDEN[f"relabel_{case}_out"])
 

@@ -7,7 +7,7 @@ from support.golden import arrays, description
 from paddlevit_dist.points.instances.metrics import (
     IOU_THRESHOLDS,
     InstanceMatchTable,
-    Prediction,
+    InstancePrediction,
     ap,
     ap25,
     ap50,
@@ -19,7 +19,7 @@ from paddlevit_dist.points.instances.metrics import (
 ABOUT = description("scannet_instance_ap")
 
 
-def table_of(golden, scene):
+def make_table(golden, scene):
     """The match table of a stored scene, with the classes numbered as in ``class_ids``."""
     class_ids = golden["class_ids"].tolist()
     true_ids = golden[f"scene{scene}_gt_ids"]
@@ -28,7 +28,7 @@ def table_of(golden, scene):
     masks = np.unpackbits(golden[f"scene{scene}_pred_masks"], axis=1, count=len(true_ids))
     labels, confidences = golden[f"scene{scene}_pred_label_id"], golden[f"scene{scene}_pred_conf"]
     predictions = [
-        Prediction(numbers.get(int(label), -1), float(confidence), np.flatnonzero(mask))
+        InstancePrediction(numbers.get(int(label), -1), float(confidence), np.flatnonzero(mask))
         for label, confidence, mask in zip(labels, confidences, masks)
     ]
     assert (len(true_ids), len(predictions)) == tuple(ABOUT["per_scene"][scene][k] for k in ("points", "predictions"))
@@ -41,7 +41,7 @@ def test_golden_average_precisions(order):
     scenes = list(range(int(golden["num_scenes"])))
     assert len(scenes) == ABOUT["scenes"]
     scenes = scenes[::-1] if order == "reversed" else scenes  # of scenes; within one the order counts
-    precisions = average_precisions(InstanceMatchTable.joined([table_of(golden, scene) for scene in scenes]))
+    precisions = average_precisions(InstanceMatchTable.joined([make_table(golden, scene) for scene in scenes]))
     assert np.array_equal(IOU_THRESHOLDS, golden["overlaps"])
     np.testing.assert_allclose(precisions, golden["ap_table"], atol=1e-9)  # NaN at the same places
     for function, name in ((ap, "ap"), (ap50, "ap50"), (ap25, "ap25")):

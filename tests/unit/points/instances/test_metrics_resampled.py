@@ -23,7 +23,7 @@ def test_scores_of_a_draw_are_those_of_repeated_scenes():
     metrics = scored(range(6))
     weights = np.random.default_rng(0).integers(0, 3, (12, 6))
     weights[0] = 1
-    found = metrics.resampled(metrics.per_sample(), weights.astype(float))
+    found = metrics.bootstrap_values(metrics.per_sample(), weights.astype(float))
     for draw, counts in enumerate(weights):
         again = scored(np.repeat(np.arange(6), counts))
         expected = again.compute(again.state)

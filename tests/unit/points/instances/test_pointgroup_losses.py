@@ -6,18 +6,18 @@ import paddle
 from paddlevit_dist.points.instances.pointgroup import offset_losses, score_loss
 
 GENERATOR = np.random.default_rng(0)
-XYZ, CENTRES = GENERATOR.random((40, 3)), GENERATOR.random((40, 3))
+XYZ, CENTERS = GENERATOR.random((40, 3)), GENERATOR.random((40, 3))
 INSTANCES = np.where(np.arange(40) % 3 == 0, -100, np.arange(40) % 4)
 
 
 def tensors(offsets):
-    return [paddle.to_tensor(a, dtype="float32") for a in (offsets, XYZ, CENTRES)] + [paddle.to_tensor(INSTANCES)]
+    return [paddle.to_tensor(a, dtype="float32") for a in (offsets, XYZ, CENTERS)] + [paddle.to_tensor(INSTANCES)]
 
 
 def test_offsets_are_compared_in_length_and_direction_where_there_is_an_instance():
     offsets = GENERATOR.standard_normal((40, 3))
     distance, direction = offset_losses(*tensors(offsets))
-    valid, truth = INSTANCES >= 0, CENTRES - XYZ
+    valid, truth = INSTANCES >= 0, CENTERS - XYZ
     cosine = (offsets * truth).sum(axis=1) / np.linalg.norm(offsets, axis=1) / np.linalg.norm(truth, axis=1)
     np.testing.assert_allclose(distance.item(), abs(offsets - truth)[valid].sum(), rtol=1e-5)
     np.testing.assert_allclose(direction.item(), -cosine[valid].sum(), atol=1e-5)
@@ -33,7 +33,7 @@ def test_an_offset_of_length_0_has_a_bounded_gradient():
     assert (gradient[INSTANCES < 0] == 0).all()
 
 
-def test_a_point_at_the_centre_and_no_valid_point():
+def test_a_point_at_the_center_and_no_valid_point():
     given = tensors(np.ones((40, 3)))
     given[2] = given[1]  # an instance of one point
     distance, direction = offset_losses(*given)

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.instances.grouping import Clusters
+from paddlevit_dist.points.instances.grouping import PointClusters
 from paddlevit_dist.points.instances.proposals import score_targets, select_predictions, voxelize_clusters
 
 
-def clusters_of(members):
+def make_clusters(members):
     offsets = np.cumsum([0, *(len(points) for points in members)])
     cluster_of = np.repeat(np.arange(len(members)), np.diff(offsets))
     points = np.concatenate([*members, []])
-    return Clusters(*(np.asarray(array, np.int32) for array in (cluster_of, points, offsets)))
+    return PointClusters(*(np.asarray(array, np.int32) for array in (cluster_of, points, offsets)))
 
 
 @pytest.mark.parametrize("shares", [0.0, 0.5, 1.0])
@@ -20,7 +20,7 @@ def test_every_cluster_fits_its_cube_and_fills_it_if_it_is_large(extent_m, share
     generator = np.random.default_rng(0)
     xyz = (generator.random((300, 3)) * extent_m - 7.0).astype(np.float32)
     members = [generator.choice(300, 80, replace=False) for _ in range(3)]
-    clusters = clusters_of(members)
+    clusters = make_clusters(members)
     voxels = voxelize_clusters(clusters, xyz, 14, 50.0, np.full(3, shares))
     places = voxels.coordinates[voxels.voxel_of]  # (S, 4)
     assert np.array_equal(places[:, 0], clusters.cluster_of)
@@ -36,12 +36,12 @@ def test_every_cluster_fits_its_cube_and_fills_it_if_it_is_large(extent_m, share
 
 def test_the_shares_say_where_a_small_cluster_lies_in_its_cube():
     xyz = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.0]])  # five voxels long, nine are free
-    voxels = voxelize_clusters(clusters_of([[0, 1]]), xyz, 14, 50.0, np.array([0.0, 0.5, 1.0]))
+    voxels = voxelize_clusters(make_clusters([[0, 1]]), xyz, 14, 50.0, np.array([0.0, 0.5, 1.0]))
     assert voxels.coordinates[0].tolist() == [0, 0, 6, 13] and voxels.coordinates[1, 1] in (4, 5)
 
 
 def test_no_clusters():
-    none = clusters_of([])
+    none = make_clusters([])
     voxels = voxelize_clusters(none, np.zeros((5, 3)), 14, 50.0, np.zeros(3))
     assert voxels.coordinates.shape == (0, 4) and voxels.voxel_of.shape == (0,)
     assert select_predictions(none, np.zeros(0), np.zeros(5, int), 0.09, 1, 0.3) == []
@@ -75,7 +75,7 @@ def test_predictions_are_those_of_plain_suppression(seed):
         members.append(np.arange(first, first + int(generator.integers(2, 40))))
     scores = np.round(generator.random(30), 1)
     classes = generator.integers(0, 5, 200)
-    predictions = select_predictions(clusters_of(members), scores, classes, 0.2, 6, 0.3)
+    predictions = select_predictions(make_clusters(members), scores, classes, 0.2, 6, 0.3)
     expected = by_plain_suppression([m.tolist() for m in members], scores, 0.2, 6, 0.3)
     assert len(expected) > 3
     assert [p.points.tolist() for p in predictions] == [members[n].tolist() for n in expected]
@@ -86,5 +86,5 @@ def test_predictions_are_those_of_plain_suppression(seed):
 def test_a_prediction_has_more_points_than_the_smallest():
     """As the original's test.py: ``proposals_pointnum > TEST_NPOINT_THRESH``, 100."""
     members = [np.arange(100), np.arange(200, 301), np.arange(400, 499)]
-    found = select_predictions(clusters_of(members), np.full(3, 0.9), np.zeros(500, int), 0.09, 100, 0.3)
+    found = select_predictions(make_clusters(members), np.full(3, 0.9), np.zeros(500, int), 0.09, 100, 0.3)
     assert [len(prediction.points) for prediction in found] == [101]

@@ -13,12 +13,12 @@ from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.instances.grouping import proposal_ious
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
-from paddlevit_dist.points.instances.pointgroup import Grouping, group
+from paddlevit_dist.points.instances.pointgroup import GroupingInput, group
 from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.sparse import Plan, SparseTensor
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import EvaluationStep, Step
+from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
 
 SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms", "DATA.VOXEL_SIZE_M", "0.1"]
 SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.08"]
@@ -27,7 +27,7 @@ EVERY_CLASS = np.ones(20, bool)
 THINGS = np.array([name not in ("wall", "floor") for name in CLASS_NAMES])
 
 
-def task_of(*arguments: str) -> InstanceSegmentation:
+def make_task(*arguments: str) -> InstanceSegmentation:
     return InstanceSegmentation(settings.load([*SMALL, *arguments]).values)
 
 
@@ -54,7 +54,7 @@ def test_perfect_predictions_are_grouped_to_the_true_instances(index):
     scene = SyntheticRooms(None, "train", None, num_train=3, spacing_m=0.05).read(index)
     logits, offsets = true_output(scene, noise_m=0.02)
     scenes = np.zeros(len(scene.xyz), int)
-    grouping = Grouping(scene.xyz, scenes, THINGS, 0.1, 50, 14, 50.0, np.zeros(3))
+    grouping = GroupingInput(scene.xyz, scenes, THINGS, 0.1, 50, 14, 50.0, np.zeros(3))
     clusters = group(logits, offsets, grouping)
     sizes = np.bincount(scene.instance[scene.instance >= 0])
     ious = proposal_ious(clusters, scene.instance, sizes)
@@ -75,7 +75,7 @@ def test_stuff_is_not_grouped_and_scenes_are_not_joined():
     scenes = np.arange(400) % 2
     for is_thing, expected in ((EVERY_CLASS, 8), (THINGS, 4)):  # classes x scenes x both sets of positions
         clusters = group(
-            paddle.to_tensor(logits), offsets, Grouping(xyz, scenes, is_thing, 0.2, 50, 14, 50.0, np.zeros(3))
+            paddle.to_tensor(logits), offsets, GroupingInput(xyz, scenes, is_thing, 0.2, 50, 14, 50.0, np.zeros(3))
         )
         assert clusters.number == expected
         assert np.bincount(clusters.cluster_of).tolist() == expected * [100]
@@ -83,9 +83,9 @@ def test_stuff_is_not_grouped_and_scenes_are_not_joined():
 
 
 def test_a_training_step_reaches_every_parameter():
-    task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "2")
+    task = make_task("POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "2")
     model, batch = model_and_batch(task, "train")
-    terms = task.train_step(model, batch, Step(1, 0, 10))
+    terms = task.train_step(model, batch, StepPosition(1, 0, 10))
     assert terms["score"].count.item() > 1
     assert {name: term.weight for name, term in terms.items()} == {
         "semantic": 1.0,
@@ -105,9 +105,9 @@ def test_a_training_step_reaches_every_parameter():
 def test_frozen_parts_get_no_gradient_with_and_without_clusters():
     parts = "[unet,score_unet,score_outputlayer,score_linear]"
     for prepare_epochs in ("0", "1"):
-        task = task_of("POINTS.INSTANCES.FROZEN", parts, "POINTS.INSTANCES.PREPARE_EPOCHS", prepare_epochs)
+        task = make_task("POINTS.INSTANCES.FROZEN", parts, "POINTS.INSTANCES.PREPARE_EPOCHS", prepare_epochs)
         model, batch = model_and_batch(task, "train", (0,))
-        terms = task.train_step(model, batch, Step(1, 0, 10))
+        terms = task.train_step(model, batch, StepPosition(1, 0, 10))
         paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
         for name, parameter in model.named_parameters():
             is_trained = name.startswith(("input_conv.", "output_layer.", "linear.", "offset")) and "_mean" not in name
@@ -115,7 +115,7 @@ def test_frozen_parts_get_no_gradient_with_and_without_clusters():
 
 
 def test_the_score_of_a_cluster_depends_on_its_own_points():
-    task = task_of("POINTS.INSTANCES.CLUSTER_POINTS", "5")
+    task = make_task("POINTS.INSTANCES.CLUSTER_POINTS", "5")
     model, batch = model_and_batch(task, "val")
     model.eval()
     xyz, sizes = batch["xyz"].numpy(), np.diff(batch["offsets"].numpy())
@@ -123,7 +123,7 @@ def test_the_score_of_a_cluster_depends_on_its_own_points():
     found = []
     for smallest in (5, None):
         smallest = smallest or int(np.diff(found[0].clusters.offsets).max())  # only the largest is left
-        grouping = Grouping(xyz, scenes, THINGS, 0.16, smallest, 14, 50.0, np.full(3, 0.5))
+        grouping = GroupingInput(xyz, scenes, THINGS, 0.16, smallest, 14, 50.0, np.full(3, 0.5))
         voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
         found.append(model(voxels, batch["inverse"], lambda grouping=grouping: grouping))
     scores = []
@@ -138,13 +138,13 @@ def test_the_score_of_a_cluster_depends_on_its_own_points():
 
 @pytest.mark.parametrize("what", ["instances", "labels"])
 def test_training_goes_on_without_instances_or_labels(what):
-    task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "0")
+    task = make_task("POINTS.INSTANCES.PREPARE_EPOCHS", "0")
     model, batch = model_and_batch(task, "train", (0,))
     batch["instance_labels"] = paddle.full_like(batch["instance_labels"], -100)
     batch["instance_centres"] = paddle.full_like(batch["instance_centres"], -100.0)
     if what == "labels":
         batch["labels"] = paddle.full_like(batch["labels"], -100)
-    terms = task.train_step(model, batch, Step(1, 0, 10))
+    terms = task.train_step(model, batch, StepPosition(1, 0, 10))
     assert terms["offset"].sum.item() == terms["direction"].sum.item() == 0.0
     assert (terms["semantic"].sum.item() == 0.0) == (what == "labels")
     paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
@@ -171,14 +171,14 @@ class Oracle(paddle.nn.Layer):
 
 
 def test_an_evaluation_writes_what_is_predicted(tmp_path):
-    task = task_of("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
+    task = make_task("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
     _, batch = model_and_batch(task, "val")
     dataset = SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08)
     rooms = [dataset.read(i) for i in range(2)]
     outputs = [true_output(room, 0.02) for room in rooms]
     oracle = Oracle(*(paddle.concat(part) for part in zip(*outputs)))
     metrics = task.build_metrics()
-    writer = SavedPredictions(task.prediction_writer(tmp_path, task.samples_of(dataset, False)), tmp_path, range(2))
+    writer = SavedPredictions(task.prediction_writer(tmp_path, task.build_samples(dataset, False)), tmp_path, range(2))
     task.eval_step(oracle, batch, EvaluationStep(metrics, writer))
     assert metrics.compute(metrics.state)["AP50"] > 0.9
     assert "predicted_masks" in writer.finish()[0]
@@ -201,7 +201,7 @@ def test_an_evaluation_writes_what_is_predicted(tmp_path):
 
 
 def test_a_prediction_is_the_classes_and_instances_of_each_scene():
-    task = task_of()
+    task = make_task()
     _, batch = model_and_batch(task, "val")
     rooms = [SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08).read(i) for i in range(2)]
     oracle = Oracle(*(paddle.concat(part) for part in zip(*(true_output(room, 0.02) for room in rooms))))
@@ -216,7 +216,7 @@ def test_a_prediction_is_the_classes_and_instances_of_each_scene():
 
 
 def test_images_show_the_instances_of_a_batch():
-    task = task_of()
+    task = make_task()
     samples = task.build_dataset("train", None)
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in (0, 2)])
     drawn = task.images(samples, batch, 1) + task.evaluation_images(samples, [0, 2])
@@ -225,12 +225,12 @@ def test_images_show_the_instances_of_a_batch():
     room = samples.dataset.read(2)
     number = len(np.unique(room.instance[room.instance >= 0]))
     assert drawn[1][1] == drawn[3][1] == f"{len(room.xyz):,} points, {number} instances"
-    colours = {tuple(colour) for colour in drawn[3][0][:, :240].reshape(-1, 3).tolist()}
-    assert number / 2 < len(colours) - 2 <= number  # beside white and grey; a few are hidden
+    colors = {tuple(color) for color in drawn[3][0][:, :240].reshape(-1, 3).tolist()}
+    assert number / 2 < len(colors) - 2 <= number  # beside white and grey; a few are hidden
 
 
 def test_before_clusters_are_formed_an_evaluation_has_none():
-    task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "2")
+    task = make_task("POINTS.INSTANCES.PREPARE_EPOCHS", "2")
     model, batch = model_and_batch(task, "val", (0,))
     model.eval()
     formed = []
@@ -249,6 +249,6 @@ def test_before_clusters_are_formed_an_evaluation_has_none():
 
 def test_what_cannot_be_trained_is_refused_in_one_line():
     with pytest.raises(UserError, match="FOREGROUND_IOU"):
-        task_of("POINTS.INSTANCES.BACKGROUND_IOU", "0.8")
+        make_task("POINTS.INSTANCES.BACKGROUND_IOU", "0.8")
     with pytest.raises(UserError, match="STUFF"):
-        task_of("POINTS.INSTANCES.STUFF", f"[{','.join(CLASS_NAMES)}]").build_dataset("train", None)
+        make_task("POINTS.INSTANCES.STUFF", f"[{','.join(CLASS_NAMES)}]").build_dataset("train", None)

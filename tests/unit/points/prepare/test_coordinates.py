@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support.georeferenced_scenes import UTM, room, stray, write_ply
 from support.raw_scenes import write_scannet, zipped
-from support.small_scenes import scene_of
+from support.small_scenes import make_scene
 
-from paddlevit_dist.points.data.ply import read_vertices, write_coloured_ply, write_points
+from paddlevit_dist.points.data.ply import read_vertices, write_colored_ply, write_points
 from paddlevit_dist.points.data.scene_store import SceneHeader, read_header, read_scene, write_scene
 from paddlevit_dist.points.data.voxels import sparse_quantize
 from paddlevit_dist.points.prepare import coordinates
@@ -42,9 +42,9 @@ def test_scannet_and_pointgroups_own_files_give_the_same_positions(tmp_path):
     points = np.stack([columns[name] for name in "xyz"], axis=1) + np.float32([3, -2, 1])
     write_points(tmp_path / "train" / "scene0000_00_vh_clean_2.ply", {**columns, **dict(zip("xyz", points.T))})
     scene = ScanNetReader().read(source)
-    colours = np.stack([columns[name] for name in ("red", "green", "blue")], axis=1) / 127.5 - 1
+    colors = np.stack([columns[name] for name in ("red", "green", "blue")], axis=1) / 127.5 - 1
     labels = np.zeros(len(points))
-    zipped(tmp_path / "a.pth", (original(points), colours, labels, labels))
+    zipped(tmp_path / "a.pth", (original(points), colors, labels, labels))
     theirs = PthReader().read(RawScene("a", (str(tmp_path / "a.pth"),), True))
     assert np.array_equal(scene.xyz, theirs.xyz) and np.array_equal(scene.rgb, theirs.rgb)
     assert theirs.offset == (0.0, 0.0, 0.0)
@@ -79,12 +79,12 @@ def test_a_store_keeps_the_offset_and_says_where_scenes_lie(tmp_path):
     header = write_scene(tmp_path / "far.scene", scene)
     again = read_scene(tmp_path / "far.scene", "far")
     assert again.offset == scene.offset == header.offset == read_header(tmp_path / "far.scene").offset
-    assert header.is_centred and not write_scene(tmp_path / "b.scene", scene._replace(xyz=room()[0])).is_centred
+    assert header.is_centered and not write_scene(tmp_path / "b.scene", scene._replace(xyz=room()[0])).is_centered
     content = (tmp_path / "far.scene").read_bytes()
     assert struct.unpack_from("<3d", content, 64) == scene.offset and struct.unpack_from("<I", content, 36) == (1,)
 
 
-def test_georeferenced_torch_files_are_centred_and_others_stay(tmp_path):
+def test_georeferenced_torch_files_are_centered_and_others_stay(tmp_path):
     xyz, rgb = room(500)
     labels = np.zeros(500)
     for name, shift in (("near", 0.0), ("far", np.array(UTM))):
@@ -95,8 +95,8 @@ def test_georeferenced_torch_files_are_centred_and_others_stay(tmp_path):
 
 
 def test_a_scene_that_was_not_moved_is_written_as_before(tmp_path):
-    scene = scene_of(20)
-    write_coloured_ply(tmp_path / "a.ply", scene.xyz, scene.rgb, scene.semantic)
+    scene = make_scene(20)
+    write_colored_ply(tmp_path / "a.ply", scene.xyz, scene.rgb, scene.semantic)
     columns = read_vertices(tmp_path / "a.ply")
     assert all(columns[name].dtype == np.float32 for name in "xyz") and np.array_equal(columns["x"], scene.xyz[:, 0])
 
@@ -133,7 +133,7 @@ def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
     assert "a.ply stores x, y and z up to 5,400,00" in line and "in steps of 0.5 m" in line
 
 
-@pytest.mark.parametrize("place", (coordinates.centre, coordinates.as_given, coordinates.centre_as_the_original))
+@pytest.mark.parametrize("place", (coordinates.center, coordinates.as_given, coordinates.center_as_the_original))
 @pytest.mark.parametrize(
     "xyz, message",
     (
@@ -159,7 +159,7 @@ def test_points_too_far_for_floats_are_refused_as_stray_ones_or_by_their_unit(pl
     assert ("millimetres" in str(error.value)) == ("millimetres" in message)
 
 
-@pytest.mark.parametrize("place", (coordinates.centre, coordinates.as_given, coordinates.centre_as_the_original))
+@pytest.mark.parametrize("place", (coordinates.center, coordinates.as_given, coordinates.center_as_the_original))
 def test_rooms_in_millimetres_may_be_large(place):
     xyz = room(1000)[0].astype(np.float64) * 4000  # 20 m wide
     placed = place("a.ply", xyz)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.other_scenes import PCD_HEADER, las, lzf, pcd, pointcept, s3dis, semantic_kitti
 from support.prepared_scenes import prepared
-from support.raw_scenes import write_labelled_ply
+from support.raw_scenes import write_labeled_ply
 
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.prepare.formats import FORMATS, format_in
@@ -229,7 +229,7 @@ def test_formats_are_found_by_what_a_folder_holds(tmp_path):
         "s3dis": lambda root: s3dis(root),
         "semantic_kitti": lambda root: semantic_kitti(root),
         "pointcept": lambda root: pointcept(root),
-        "ply": lambda root: write_labelled_ply(root / "deep" / "a.ply"),
+        "ply": lambda root: write_labeled_ply(root / "deep" / "a.ply"),
         "las": lambda root: las(root / "a.LAZ"),
         "pcd": lambda root: pcd(root / "a.pcd", "binary"),
         "numpy": lambda root: np.save(root / "a.npy", np.zeros((2, 3))),

@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from support.raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
+from support.raw_scenes import legacy, make_points, pointgroup_arrays, write_scannet, zipped
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, from_nyu40
@@ -48,7 +48,7 @@ def raw(tmp_path):
     for number in range(3):
         name = f"scene000{number}_00"
         write_scannet(root / "scans" / name, name, seed=number)
-    write_scannet(root / "scans_test" / "scene0707_00", "scene0707_00", labelled=False)
+    write_scannet(root / "scans_test" / "scene0707_00", "scene0707_00", labeled=False)
     (root / "scannetv2_train.txt").write_text("scene0002_00\nscene0000_00\n")
     (root / "scannetv2_val.txt").write_text("scene0001_00\n")
     (root / "scannetv2_test.txt").write_text("scene0707_00\n")
@@ -77,13 +77,13 @@ def test_scannet_scenes_have_their_classes_and_objects_without_walls_and_floors(
         scene = ScanNetReader().read(source)
         semantic, instance = expected_scannet(raw / "scans" / source.name, source.name)
         assert scene.semantic.tolist() == semantic and scene.instance.tolist() == instance
-        columns = points_of(400, int(source.name[8]))
+        columns = make_points(400, int(source.name[8]))
         xyz = np.stack([columns[name] for name in "xyz"], axis=1)
         assert np.array_equal(scene.xyz, xyz - mean_row_by_row(xyz))
         assert scene.offset == tuple(mean_row_by_row(xyz).tolist())
         assert np.array_equal(scene.rgb, np.stack([columns[name] for name in ("red", "green", "blue")], axis=1))
     test = ScanNetReader().read(splits["test"][0])
-    assert set(test.semantic) == set(test.instance) == {-100} and not splits["test"][0].labelled
+    assert set(test.semantic) == set(test.instance) == {-100} and not splits["test"][0].labeled
 
 
 def test_scannet200_has_the_classes_of_objects(raw, tmp_path):
@@ -142,7 +142,7 @@ def test_lists_of_the_user_and_folders_named_like_splits(raw, tmp_path):
     other = tmp_path / "other"
     write_scannet(other / "train", "scene0003_00")
     write_scannet(other / "val", "scene0004_00")
-    write_scannet(other / "test", "scene0708_00", labelled=False)
+    write_scannet(other / "test", "scene0708_00", labeled=False)
     splits = ScanNetReader().sources(str(other), no_lists())
     assert {split: sources[0].name for split, sources in splits.items()} == {
         "train": "scene0003_00",
@@ -211,7 +211,7 @@ def ply_source(path):
 
 def test_a_ply_scene_with_label_and_instance_under_any_name(tmp_path):
     path = tmp_path / "room.ply"
-    columns = points_of(6)
+    columns = make_points(6)
     classes, objects = np.array([0, 2, -1, 7, 2, 1], np.float32), np.array([50, 9, -1, 9, 50, 7], np.int32)
     write_points(path, {**columns, "kind": classes, "thing": objects})
     scene = TableReader(SceneChoices(label="kind", instance="thing", ignore_label=7)).read(ply_source(path))
@@ -227,14 +227,14 @@ def test_a_ply_scene_with_label_and_instance_under_any_name(tmp_path):
 
 @pytest.mark.parametrize("name", ("scalar_Classification", "scalar_classification", "Classification", "classification"))
 def test_classes_as_lidar_programs_name_them(tmp_path, name):
-    write_points(tmp_path / "room.ply", {**points_of(3), name: np.array([2, 5, 1], np.uint8)})
+    write_points(tmp_path / "room.ply", {**make_points(3), name: np.array([2, 5, 1], np.uint8)})
     reader = TableReader()
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [2, 5, 1] and reader.remarks == []
 
 
 def test_which_of_several_label_properties_was_taken_is_told(tmp_path):
     labels = {"classification": np.array([2, 5, 1], np.uint8), "label": np.array([0, 1, 1], np.uint8)}
-    write_points(tmp_path / "room.ply", {**points_of(3), **labels})
+    write_points(tmp_path / "room.ply", {**make_points(3), **labels})
     reader = TableReader()
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [0, 1, 1]
     (line,) = reader.remarks
@@ -245,7 +245,7 @@ def test_which_of_several_label_properties_was_taken_is_told(tmp_path):
 
 def test_colors_of_other_names_and_types(tmp_path):
     path = tmp_path / "room.ply"
-    columns = points_of(4)
+    columns = make_points(4)
     colors = [columns.pop(name) for name in ("red", "green", "blue")]
     columns["label"] = np.zeros(4, np.uint8)
     bytes_ = np.stack(colors, axis=1)
@@ -258,18 +258,18 @@ def test_colors_of_other_names_and_types(tmp_path):
         write_points(path, {**columns, **dict(zip(names, values))})
         assert np.array_equal(TableReader().read(ply_source(path)).rgb, bytes_)
     write_points(path, columns)
-    assert np.unique(TableReader(SceneChoices(grey=True)).read(ply_source(path)).rgb).tolist() == [128]
+    assert np.unique(TableReader(SceneChoices(gray=True)).read(ply_source(path)).rgb).tolist() == [128]
 
 
 def with_value(name, position, value):
-    columns = {**points_of(5), "label": np.zeros(5, np.int32)}
+    columns = {**make_points(5), "label": np.zeros(5, np.int32)}
     columns[name] = columns[name].copy()
     columns[name][position] = value
     return columns
 
 
 def without(*names):
-    columns = {**points_of(5), "label": np.zeros(5, np.int32)}
+    columns = {**make_points(5), "label": np.zeros(5, np.int32)}
     return {name: column for name, column in columns.items() if name not in names}
 
 
@@ -314,32 +314,32 @@ def test_points_that_are_not_finite_are_left_out_with_their_labels_and_counted(t
 def test_scenes_without_labels_can_be_prepared_and_test_scenes_need_none(tmp_path):
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
-        write_points(tmp_path / split / f"{split}_room.ply", points_of(3))
+        write_points(tmp_path / split / f"{split}_room.ply", make_points(3))
     splits = TableReader(SceneChoices(label="none")).sources(str(tmp_path), no_lists())
-    assert not splits["train"][0].labelled and set(TableReader().read(splits["train"][0]).semantic) == {-100}
+    assert not splits["train"][0].labeled and set(TableReader().read(splits["train"][0]).semantic) == {-100}
     splits = TableReader().sources(str(tmp_path), no_lists())
-    assert splits["train"][0].labelled and not splits["test"][0].labelled
+    assert splits["train"][0].labeled and not splits["test"][0].labeled
 
 
 def test_hidden_files_and_folders_are_no_scenes(tmp_path):
     for name in ("a.ply", "b.ply", "._a.ply", ".trash/c.ply"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        write_points(tmp_path / name, points_of(1))
+        write_points(tmp_path / name, make_points(1))
     assert list(TableReader().find(str(tmp_path))) == ["a", "b"]
 
 
 def test_scenes_that_are_tested_and_validated_keep_their_labels(tmp_path):
     for name in "abc":
-        write_points(tmp_path / f"{name}.ply", {**points_of(3), "label": np.zeros(3, np.uint8)})
+        write_points(tmp_path / f"{name}.ply", {**make_points(3), "label": np.zeros(3, np.uint8)})
     for split, names in (("train", "a\n"), ("val", "b\n"), ("test", "b\nc\n")):
         (tmp_path / f"{split}.txt").write_text(names)
     splits = TableReader().sources(str(tmp_path), no_lists())
-    assert [source.labelled for split in splits.values() for source in split] == [True, True, True, False]
+    assert [source.labeled for split in splits.values() for source in split] == [True, True, True, False]
 
 
 def test_without_lists_and_folders_every_fifth_scene_is_held_out(tmp_path):
     for number in range(11):
-        write_points(tmp_path / f"room{number:02d}.ply", points_of(1))
+        write_points(tmp_path / f"room{number:02d}.ply", make_points(1))
     splits = TableReader().sources(str(tmp_path), no_lists())
     assert [source.name for source in splits["val"]] == ["room04", "room09"] and len(splits["train"]) == 9
     for number in range(1, 11):

@@ -5,10 +5,10 @@ import paddle
 import pytest
 
 from paddlevit_dist import settings
-from paddlevit_dist.points.data.augment import Crop
+from paddlevit_dist.points.data.augment import PointCrop
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation import fragments
-from paddlevit_dist.points.segmentation.fragments import Blocks
+from paddlevit_dist.points.segmentation.fragments import FloorBlocks
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import EvaluationStep
@@ -17,7 +17,7 @@ SMALL = "TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet
 ROOMS = "POINTS.ROOMS.TRAIN 2 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15"
 
 
-def task_of(*arguments: str) -> SemanticSegmentation:
+def make_task(*arguments: str) -> SemanticSegmentation:
     return SemanticSegmentation(settings.load([*SMALL.split(), *ROOMS.split(), *arguments]).values)
 
 
@@ -35,11 +35,11 @@ def scene(points=2000, extent=6.0, seed=0) -> Scene:
 
 
 @pytest.mark.parametrize("shape", ["sphere", "block"])
-def test_a_crop_is_all_that_is_near_one_labelled_point(shape):
+def test_a_crop_is_all_that_is_near_one_labeled_point(shape):
     whole, seen = scene(), set()
     whole = whole._replace(semantic=np.where(np.arange(2000) % 500 == 7, 3, -100).astype(np.int16))
     for seed in range(12):
-        crop = Crop(shape, 5.0)(whole, np.random.default_rng(seed))
+        crop = PointCrop(shape, 5.0)(whole, np.random.default_rng(seed))
         distances = np.abs(whole.xyz[None] - whole.xyz[7::500][:, None])  # from each labelled point
         near = [(d**2).sum(-1) <= 2.5**2 if shape == "sphere" else (d[:, :2] <= 2.5).all(-1) for d in distances]
         (found,) = [place for place, mask in enumerate(near) if np.array_equal(whole.xyz[mask], crop.xyz)]
@@ -47,7 +47,7 @@ def test_a_crop_is_all_that_is_near_one_labelled_point(shape):
         seen.add(found)
     assert len(seen) > 2
     bare = whole._replace(semantic=np.full(2000, -100, np.int16))
-    assert 0 < len(Crop(shape, 5.0)(bare, np.random.default_rng(0)).xyz) < 2000
+    assert 0 < len(PointCrop(shape, 5.0)(bare, np.random.default_rng(0)).xyz) < 2000
 
 
 @pytest.mark.parametrize("shape, features, lines", (("sphere", "[rgb, height]", 1), ("block", "[height]", 0)))
@@ -58,7 +58,7 @@ def test_heights_in_spheres_are_told(shape, features, lines):
 
 
 def test_training_scenes_are_cropped_before_all_else():
-    samples = task_of("POINTS.CROP", "sphere", "POINTS.CROP_SIZE_M", "2").build_dataset("train", None)
+    samples = make_task("POINTS.CROP", "sphere", "POINTS.CROP_SIZE_M", "2").build_dataset("train", None)
     whole = len(samples.dataset.read(0).xyz)
     sizes = {len(samples.sample(0, np.random.default_rng(seed)).scene.xyz) for seed in range(3)}
     assert len(sizes) > 1 and max(sizes) < whole / 2
@@ -67,16 +67,16 @@ def test_training_scenes_are_cropped_before_all_else():
 
 
 @pytest.mark.parametrize("size, overlap", [(7, 2), (7, 0), (5, 4), (1, 0), (1000, 3)])
-def test_blocks_cover_every_voxel_and_neighbours_overlap(size, overlap):
+def test_blocks_cover_every_voxel_and_neighbors_overlap(size, overlap):
     voxels = np.random.default_rng(0).integers(-20, 20, (300, 3)).astype(np.int32)
     voxels[0] = 5000, -5000, 0  # a stray point
     times = np.zeros(300, int)
-    for rows in Blocks(size, overlap).of(voxels):
+    for rows in FloorBlocks(size, overlap).of(voxels):
         assert len(rows) and (np.diff(rows) > 0).all()
         assert (np.ptp(voxels[rows, :2], axis=0) < size).all()
         times[rows] += 1
     assert times.min() == 1 and (times.max() > 1) == (overlap > 0 and size < 1000)
-    assert not list(Blocks(size, overlap).of(voxels[:0]))
+    assert not list(FloorBlocks(size, overlap).of(voxels[:0]))
 
 
 def logits_as_a_whole(task, model, sample):
@@ -89,7 +89,7 @@ def evaluated(task, samples, scenes):
     paddle.seed(0)
     model = task.build_model()
     model.eval()
-    batch = task.collate([samples.sample_of(one, np.random.default_rng(0)) for one in scenes])
+    batch = task.collate([samples.build_sample(one, np.random.default_rng(0)) for one in scenes])
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
     metrics = task.build_metrics()
     task.eval_step(model, tensors, EvaluationStep(metrics))
@@ -98,7 +98,7 @@ def evaluated(task, samples, scenes):
 
 def test_a_point_has_the_mean_logits_of_its_blocks():
     """By brute force: each block of 20 voxels, 15 apart, as a scene of its own."""
-    task = task_of("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.FRAGMENT_OVERLAP_M", "1")
+    task = make_task("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.FRAGMENT_OVERLAP_M", "1")
     samples = task.build_dataset("val", None)
     scenes = scene(3000, 5.0, 1), scene(0), scene(500, 3.0, 2)
     metrics, predicted, model = evaluated(task, samples, scenes)
@@ -118,7 +118,7 @@ def test_a_point_has_the_mean_logits_of_its_blocks():
                 part = one._replace(
                     **{name: getattr(one, name)[rows] for name in ("xyz", "rgb", "semantic", "instance")}
                 )
-                sums[rows] += logits_as_a_whole(task, model, samples.sample_of(part, np.random.default_rng(0)))
+                sums[rows] += logits_as_a_whole(task, model, samples.build_sample(part, np.random.default_rng(0)))
                 times[rows] += 1
         logits = sums / times[:, None]
         assert len(found) == len(logits) and (logits.argmax(1) == found).all()
@@ -137,7 +137,7 @@ def test_one_block_is_the_whole_scene(views, monkeypatch):
     scenes = scene(1500, 2.0), scene(0), scene(700, 2.0, 1)
     found = []
     for more in ((), ("POINTS.FRAGMENT_SIZE_M", "50")):
-        task = task_of(*keys, *more)
+        task = make_task(*keys, *more)
         metrics, predicted, _ = evaluated(task, task.build_dataset("val", None), scenes)
         found.append((metrics.compute(metrics.state), predicted))
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
@@ -146,18 +146,18 @@ def test_one_block_is_the_whole_scene(views, monkeypatch):
 
 def test_a_mirrored_view_is_the_mirrored_scene():
     one = scene(300)
-    samples = task_of("POINTS.TEST_FLIPS", "true").build_dataset("val", None)
-    plain = task_of().build_dataset("val", None)
+    samples = make_task("POINTS.TEST_FLIPS", "true").build_dataset("val", None)
+    plain = make_task().build_dataset("val", None)
     first, second = samples.voxelized(one).views
     mirrored = plain.voxelized(one._replace(xyz=one.xyz * np.float32([-1, 1, 1]))).views[0]
     assert np.array_equal(second.voxels, mirrored.voxels) and not np.array_equal(first.voxels, second.voxels)
-    turned = task_of("POINTS.TEST_FLIPS", "true", "POINTS.TEST_ROTATIONS", "3").build_dataset("val", None)
+    turned = make_task("POINTS.TEST_FLIPS", "true", "POINTS.TEST_ROTATIONS", "3").build_dataset("val", None)
     assert len(turned.voxelized(one).views) == 6
 
 
 @pytest.mark.parametrize("scenes", [[scene(0)], [scene(0), scene(0)], [scene(1)]])
 def test_scenes_without_points_go_on(scenes):
-    task = task_of("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.TEST_FLIPS", "true")
+    task = make_task("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.TEST_FLIPS", "true")
     metrics, predicted, _ = evaluated(task, task.build_dataset("val", None), scenes)
     assert [len(one) for one in predicted] == [len(one.xyz) for one in scenes]
     assert metrics.compute(metrics.state)["points"] == sum((one.semantic >= 0).sum() for one in scenes)
@@ -165,17 +165,17 @@ def test_scenes_without_points_go_on(scenes):
 
 def test_a_score_says_how_scenes_were_evaluated():
     words = "POINTS.FRAGMENT_SIZE_M 4 POINTS.TEST_ROTATIONS 2 POINTS.TEST_FLIPS true".split()
-    said = [task_of(*words[:number]).build_dataset("val", None).protocol for number in (0, 2, 6)]
+    said = [make_task(*words[:number]).build_dataset("val", None).protocol for number in (0, 2, 6)]
     assert said == ["", "blocks of 4 m, 1 m overlap", "2 directions, mirrored too, blocks of 4 m, 1 m overlap"]
-    assert task_of(*words).build_dataset("train", None).protocol == ""
+    assert make_task(*words).build_dataset("train", None).protocol == ""
 
 
 def test_an_overlap_as_long_as_a_block_is_refused():
     with pytest.raises(UserError, match=r"POINTS.FRAGMENT_OVERLAP_M 4.*: expected less than POINTS.FRAGMENT_SIZE_M 4"):
-        task_of("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.FRAGMENT_OVERLAP_M", "4")
+        make_task("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.FRAGMENT_OVERLAP_M", "4")
 
 
 def test_a_batch_of_scenes_without_points_has_no_classes():
     none = np.zeros(0, np.int64)
     batch = {"labels": none, "offsets": np.zeros(2, int), "coordinates": np.zeros((0, 4), np.int32), "inverse": none}
-    assert [len(part) for part in fragments.score_fragments(lambda *_: none, Blocks(4, 1), batch)] == [0, 0]
+    assert [len(part) for part in fragments.score_fragments(lambda *_: none, FloorBlocks(4, 1), batch)] == [0, 0]

@@ -11,7 +11,7 @@ ABOUT = description("semantic_miou")
 NAMES = [f"class {number}" for number in range(ABOUT["num_classes"])]
 
 
-def state_of(golden, case, rank) -> dict:
+def make_state(golden, case, rank) -> dict:
     """One rank's counts, from several batches."""
     metrics = SemanticMetrics(NAMES)
     predictions, labels = (golden[f"{case}_rank{rank}_{kind}"].astype(np.int64) for kind in ("pred", "label"))
@@ -23,7 +23,7 @@ def state_of(golden, case, rank) -> dict:
 @pytest.mark.parametrize("case", list(ABOUT["cases"]))
 def test_golden_case_is_counted_equally(case):
     golden = arrays("semantic_miou")
-    states = [state_of(golden, case, rank) for rank in range(len(ABOUT["cases"][case]["rank_sizes"]))]
+    states = [make_state(golden, case, rank) for rank in range(len(ABOUT["cases"][case]["rank_sizes"]))]
     summed = {name: paddle.add_n([state[name] for state in states]) for name in states[0]}
     assert np.array_equal(summed["confusion"].numpy(), golden[f"{case}_confusion"])
     values = SemanticMetrics(NAMES).compute(summed)

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.small_scenes import samples_of, scene, tensors
+from support.small_scenes import make_samples, scene, tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
@@ -11,13 +11,13 @@ from paddlevit_dist.points.data.samples import join
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import EvaluationStep, Step
+from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = "POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 
 
-def task_of(*arguments: str) -> SemanticSegmentation:
+def make_task(*arguments: str) -> SemanticSegmentation:
     return SemanticSegmentation(settings.load([*SMALL, *ROOMS, *arguments]).values)
 
 
@@ -26,7 +26,7 @@ def read_all(samples: PointSamples) -> list:
 
 
 def test_every_point_finds_its_voxel_in_the_batch():
-    samples = read_all(samples_of(scene(300, 0), scene(50, 1), rotations=3))
+    samples = read_all(make_samples(scene(300, 0), scene(50, 1), rotations=3))
     batch = join(samples)
     xyz = np.concatenate([sample.scene.xyz for sample in samples])
     of_points = batch["coordinates"][batch["inverse"]].reshape(3, 350, 4)
@@ -40,14 +40,14 @@ def test_every_point_finds_its_voxel_in_the_batch():
 
 def test_features_are_what_the_key_says():
     one = scene(40)
-    samples = samples_of(one, voxel_size_m=1e-4, features=("rgb", "height", "ones"))  # each point a voxel of its own
+    samples = make_samples(one, voxel_size_m=1e-4, features=("rgb", "height", "ones"))  # each point a voxel of its own
     view = samples.sample(0, np.random.default_rng(0)).views[0]
     expected = np.c_[one.rgb / 127.5 - 1, one.xyz[:, 2] - one.xyz[:, 2].min(), np.ones(40)]
     np.testing.assert_allclose(view.features[view.inverse], expected, atol=1e-6)
 
 
 def test_training_changes_scenes_by_their_own_generator_and_keeps_to_the_budget():
-    task = task_of("POINTS.MAX_POINTS", "100", "POINTS.MIX_PROB", "0.5")
+    task = make_task("POINTS.MAX_POINTS", "100", "POINTS.MIX_PROB", "0.5")
     samples = task.build_dataset("train", None)
     first, again, other = (samples.sample(0, np.random.default_rng(seed)) for seed in (3, 3, 4))
     assert np.array_equal(first.scene.xyz, again.scene.xyz) and not np.array_equal(first.scene.xyz, other.scene.xyz)
@@ -61,13 +61,13 @@ def forward(task: SemanticSegmentation, samples: list, model=None):
     model = task.build_model() if model is None else model
     batch = task.collate(samples)
     counts = task.counts(batch)
-    return model, counts, task.train_step(model, tensors(batch), Step(1, 0, 10))
+    return model, counts, task.train_step(model, tensors(batch), StepPosition(1, 0, 10))
 
 
-def test_the_loss_is_summed_over_the_labelled_points():
-    task = task_of()
+def test_the_loss_is_summed_over_the_labeled_points():
+    task = make_task()
     task.build_dataset("val", None)
-    samples = read_all(samples_of(scene(300, 0), scene(50, 1)))
+    samples = read_all(make_samples(scene(300, 0), scene(50, 1)))
     model, counts, terms = forward(task, samples)
     batch = tensors(task.collate(samples))
     logits = task.point_logits(model, batch).numpy().astype(np.float64)
@@ -82,10 +82,10 @@ def test_the_loss_is_summed_over_the_labelled_points():
 
 def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
     weights = [0.5, 1.5] * 10
-    task = task_of("POINTS.CLASS_WEIGHTS", str(weights), "POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2")
+    task = make_task("POINTS.CLASS_WEIGHTS", str(weights), "POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2")
     task.build_dataset("val", None)
     scenes = scene(300, 0), scene(0), scene(50, 1)
-    _, counts, terms = forward(task, read_all(samples_of(*scenes)))
+    _, counts, terms = forward(task, read_all(make_samples(*scenes)))
     known = [one.semantic[one.semantic != -100] for one in scenes]
     assert counts["loss"] == pytest.approx(sum(weights[label] for labels in known for label in labels))
     assert counts["dice"] == sum(len(set(labels.tolist())) for labels in known)
@@ -95,30 +95,30 @@ def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
 
 def test_as_many_weights_as_classes():
     with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS has 2 numbers: expected one for each of the 20 classes"):
-        task_of("POINTS.CLASS_WEIGHTS", "[1.0, 2.0]").build_dataset("train", None)
+        make_task("POINTS.CLASS_WEIGHTS", "[1.0, 2.0]").build_dataset("train", None)
     with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS.*expected one above 0"):
-        task_of("POINTS.CLASS_WEIGHTS", "[0.0, 0.0]")
+        make_task("POINTS.CLASS_WEIGHTS", "[0.0, 0.0]")
 
 
 @pytest.mark.parametrize(
     "scenes", [(scene(0),), (scene(0), scene(30)), (scene(1),)], ids=["nothing", "an empty scene", "one point"]
 )
 def test_scenes_without_points_go_on(scenes):
-    task = task_of("POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "1.0", "POINTS.LABEL_SMOOTHING", "0.1")
+    task = make_task("POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "1.0", "POINTS.LABEL_SMOOTHING", "0.1")
     task.build_dataset("val", None)
-    model, counts, terms = forward(task, read_all(samples_of(*scenes)))
+    model, counts, terms = forward(task, read_all(make_samples(*scenes)))
     assert counts["loss"] == sum(int((one.semantic != -100).sum()) for one in scenes)
     (terms["loss"].sum + terms["lovasz"].sum + terms["dice"].sum).backward()
     gradients = [parameter.grad for parameter in model.parameters() if not parameter.stop_gradient]
     assert all(gradient is not None and np.isfinite(gradient.numpy()).all() for gradient in gradients)
     metrics = task.build_metrics()
     model.eval()
-    task.eval_step(model, tensors(task.collate(read_all(samples_of(*scenes)))), EvaluationStep(metrics))
+    task.eval_step(model, tensors(task.collate(read_all(make_samples(*scenes)))), EvaluationStep(metrics))
     assert metrics.compute(metrics.state)["points"] == counts["loss"]
 
 
 def test_several_directions_average_their_shares():
-    task = task_of("POINTS.TEST_ROTATIONS", "4")
+    task = make_task("POINTS.TEST_ROTATIONS", "4")
     dataset = task.build_dataset("val", None)
     samples = [dataset.sample(0, np.random.default_rng(0))]
     model = task.build_model()
@@ -135,8 +135,8 @@ def test_several_directions_average_their_shares():
     assert values["accuracy"] == pytest.approx((predicted == labels)[labels != -100].mean(), abs=1e-6)
 
 
-def test_predictions_are_written_as_text_and_coloured_points(tmp_path):
-    task = task_of("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
+def test_predictions_are_written_as_text_and_colored_points(tmp_path):
+    task = make_task("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
     dataset = task.build_dataset("val", None)
     writer = SavedPredictions(task.prediction_writer(tmp_path, dataset), tmp_path, range(2))
     samples = [dataset.sample(index, np.random.default_rng(0)) for index in range(2)]
@@ -154,37 +154,37 @@ def test_predictions_are_written_as_text_and_coloured_points(tmp_path):
         assert f"element vertex {end - start}\n".encode() in header
         points = np.frombuffer(content, np.dtype([("xyz", "<f4", 3), ("rgb", "u1", 3), ("label", "<i2")]))
         assert np.array_equal(points["xyz"], sample.scene.xyz) and np.array_equal(points["label"], expected[start:end])
-        colours = {int(label): tuple(rgb) for label, rgb in zip(points["label"], points["rgb"].tolist())}
-        assert len(set(colours.values())) == len(colours)
-        assert all(tuple(rgb) == colours[int(label)] for label, rgb in zip(points["label"], points["rgb"].tolist()))
+        colors = {int(label): tuple(rgb) for label, rgb in zip(points["label"], points["rgb"].tolist())}
+        assert len(set(colors.values())) == len(colors)
+        assert all(tuple(rgb) == colors[int(label)] for label, rgb in zip(points["label"], points["rgb"].tolist()))
         start = end
     assert "ScanNet" in writer.finish()[0]
 
 
 @pytest.mark.parametrize("scenes", [(scene(80), scene(0), scene(30, 1)), (scene(0),)], ids=["some", "none"])
 def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
-    task = task_of("POINTS.TEST_ROTATIONS", "2")
+    task = make_task("POINTS.TEST_ROTATIONS", "2")
     task.build_dataset("val", None)
     model = task.build_model()
     model.eval()
-    unlabelled = [one._replace(semantic=np.full_like(one.semantic, -100)) for one in scenes]
+    unlabeled = [one._replace(semantic=np.full_like(one.semantic, -100)) for one in scenes]
     known, unknown = (
-        task.predict_step(model, tensors(task.collate(read_all(samples_of(*given, rotations=2)))))
-        for given in (scenes, unlabelled)
+        task.predict_step(model, tensors(task.collate(read_all(make_samples(*given, rotations=2)))))
+        for given in (scenes, unlabeled)
     )
     assert [len(classes) for classes in known] == [len(one.xyz) for one in scenes]
     assert all(np.array_equal(one, other) and one.dtype == np.int64 for one, other in zip(known, unknown))
-    alone = task.predict_step(model, tensors(task.collate(read_all(samples_of(scenes[-1], rotations=2)))))
+    alone = task.predict_step(model, tensors(task.collate(read_all(make_samples(scenes[-1], rotations=2)))))
     assert np.array_equal(known[-1], alone[0])
 
 
 def test_fewer_classes_than_the_data_have_are_refused():
     with pytest.raises(UserError, match=r"has 20 classes but MODEL.NUM_CLASSES .* is 7; set it to 20"):
-        task_of("-num_classes=7").build_dataset("val", None)
+        make_task("-num_classes=7").build_dataset("val", None)
 
 
 def test_a_network_of_another_task_is_refused():
-    task = task_of("MODEL.NAME", "mink_classifier14")
+    task = make_task("MODEL.NAME", "mink_classifier14")
     task.build_dataset("val", None)
     with pytest.raises(UserError, match=r"MODEL.NAME mink_classifier14 gives \[1, 20\] for \d+ voxels: .* each voxel"):
-        forward(task, read_all(samples_of(scene(300, 0))))
+        forward(task, read_all(make_samples(scene(300, 0))))

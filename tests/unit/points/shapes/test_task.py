@@ -8,17 +8,17 @@ from paddlevit_dist import create_model, settings
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, SampledShape, parse_off, read_shape, sample_mesh
 from paddlevit_dist.points.shapes.solids import SyntheticSolids, turn_line
-from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, draw_shape, sample_of
+from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, build_sample, draw_shape
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.task import EvaluationStep, Step
+from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
 
 SMALL = "TASK shape_classification -dataset=synthetic_solids MODEL.NAME mink_classifier14 SHAPES.VOXEL_SIZE 0.2"
 
 
-def keys_of(*arguments: str):
+def make_keys(*arguments: str):
     return settings.load([*SMALL.split(), *arguments]).values
 
 
@@ -136,25 +136,25 @@ def test_points_of_every_format_of_scenes_are_the_same_shape(tmp_path):
     np.save(tmp_path / "b.npy", rows)
     columns = {name: np.ascontiguousarray(column) for name, column in zip(("x", "y", "z", "nx", "ny", "nz"), rows.T)}
     write_points(tmp_path / "c.ply", columns)
-    keys = keys_of("SHAPES.FEATURES", "[xyz, normals]", "SHAPES.POINTS", "3000").SHAPES
-    expected = sample_of(SampledShape(xyz, normals, -1), keys)
+    keys = make_keys("SHAPES.FEATURES", "[xyz, normals]", "SHAPES.POINTS", "3000").SHAPES
+    expected = build_sample(SampledShape(xyz, normals, -1), keys)
     for name in ("a.xyz", "b.npy", "c.ply"):
-        found = sample_of(read_shape(str(tmp_path / name)), keys)
+        found = build_sample(read_shape(str(tmp_path / name)), keys)
         np.testing.assert_allclose(found.features, expected.features, atol=1e-5)
 
 
 def test_the_points_that_are_evaluated_come_from_the_whole_scan():
     along = np.linspace(0, 1, 5_000)
     xyz = np.stack([np.r_[along, 0 * along], np.r_[0 * along, along], np.zeros(10_000)], axis=1)  # as it is scanned
-    found = sample_of(SampledShape(xyz, None, 0), keys_of("SHAPES.POINTS", "200").SHAPES)
+    found = build_sample(SampledShape(xyz, None, 0), make_keys("SHAPES.POINTS", "200").SHAPES)
     assert (np.ptp(found.features, axis=0)[:2] > 1).all()
 
 
 def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_generator():
-    keys = keys_of("SHAPES.POINTS", "500", "SHAPES.FEATURES", "[xyz, normals, ones]").SHAPES
+    keys = make_keys("SHAPES.POINTS", "500", "SHAPES.FEATURES", "[xyz, normals, ones]").SHAPES
     shape = SyntheticSolids(8, "val").read(1)
-    first = sample_of(shape, keys)
-    assert np.array_equal(first.voxels, sample_of(shape._replace(xyz=shape.xyz * 7 + 3), keys).voxels)
+    first = build_sample(shape, keys)
+    assert np.array_equal(first.voxels, build_sample(shape._replace(xyz=shape.xyz * 7 + 3), keys).voxels)
     taken = shape.xyz[np.random.default_rng(0).permutation(2048)[:500]]
     xyz = (taken - taken.mean(axis=0)) / np.linalg.norm(taken - taken.mean(axis=0), axis=1).max()
     xyz = xyz.astype(np.float32)
@@ -163,12 +163,12 @@ def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_gener
     )
     assert first.features.shape == (len(first.voxels), 7) and first.label == 1
     np.testing.assert_allclose(np.linalg.norm(first.features[:, 3:6], axis=1), 1, atol=1e-5)
-    varied, again, other = (sample_of(shape, keys, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    varied, again, other = (build_sample(shape, keys, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert np.array_equal(varied.features, again.features) and not np.array_equal(varied.voxels, other.voxels)
     with pytest.raises(BadSample, match="names normals, which this shape has not"):
-        sample_of(shape._replace(normals=None), keys)
+        build_sample(shape._replace(normals=None), keys)
     with pytest.raises(BadSample, match="no points"):
-        sample_of(SampledShape(np.zeros((0, 3), np.float32), None, 0), keys)
+        build_sample(SampledShape(np.zeros((0, 3), np.float32), None, 0), keys)
 
 
 def test_a_line_that_turns_makes_a_closed_solid():
@@ -211,19 +211,19 @@ def test_scores_are_the_shares_of_shapes_and_the_mean_of_the_classes_shares():
     values = metrics.compute(metrics.state)
     assert values["top-1"] == pytest.approx(100 * 4 / 6) and values["balanced accuracy"] == pytest.approx((75 + 50) / 2)
     assert "balanced accuracy 62.50" in metrics.summary(values)
-    again = metrics.resampled(metrics.per_sample(), np.ones((1, 6)))
+    again = metrics.bootstrap_values(metrics.per_sample(), np.ones((1, 6)))
     assert again["balanced accuracy"][0] == pytest.approx(values["balanced accuracy"])
 
 
 def test_classes_without_names_are_called_by_their_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(SyntheticSolids, "class_names", None)  # as a dataset of somebody's own may have it
-    task = ShapeClassification(keys_of())
+    task = ShapeClassification(make_keys())
     task.build_dataset("train", tmp_path)
     assert task.class_names == [str(number) for number in range(SyntheticSolids.num_classes)]
 
 
 def test_steps_of_training_and_evaluation(tmp_path):
-    task = ShapeClassification(keys_of("SHAPES.LABEL_SMOOTHING", "0.1"))
+    task = ShapeClassification(make_keys("SHAPES.LABEL_SMOOTHING", "0.1"))
     samples = task.build_dataset("train", tmp_path)
     paddle.seed(0)
     model = task.build_model()
@@ -231,7 +231,7 @@ def test_steps_of_training_and_evaluation(tmp_path):
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
     optimizer, losses = paddle.optimizer.AdamW(3e-3, parameters=model.parameters()), []
     for update in range(4):
-        term = task.train_step(model, tensors, Step(1, update, 4))["loss"]
+        term = task.train_step(model, tensors, StepPosition(1, update, 4))["loss"]
         (term.sum / term.count).backward()
         optimizer.step()
         optimizer.clear_grad()
@@ -252,7 +252,7 @@ def test_steps_of_training_and_evaluation(tmp_path):
 
 
 def test_training_shapes_are_drawn_as_they_are_evaluated_and_as_an_epoch_has_them(tmp_path):
-    task = ShapeClassification(keys_of())
+    task = ShapeClassification(make_keys())
     samples = task.build_dataset("train", tmp_path)
     ((still, caption), *_), (again, *_) = (task.evaluation_images(samples, [3, 5]) for _ in range(2))
     batch = task.collate([samples.sample(3, np.random.default_rng(0))])
@@ -270,8 +270,8 @@ def test_a_shape_stands_upright_in_its_image():
 
 
 def test_files_are_predicted_as_an_evaluation_would_see_them(tmp_path):
-    task = ShapeClassification(keys_of())
-    task.set_up_from(TrainedMeta(8, tuple(SyntheticSolids.class_names)))
+    task = ShapeClassification(make_keys())
+    task.load_meta(CheckpointMeta(8, tuple(SyntheticSolids.class_names)))
     model = task.build_model()
     model.eval()
     (tmp_path / "cube.off").write_text(CUBE)
@@ -289,10 +289,10 @@ def test_files_are_predicted_as_an_evaluation_would_see_them(tmp_path):
 
 
 def test_a_network_of_another_task_is_refused(tmp_path):
-    task = ShapeClassification(keys_of("MODEL.NAME", "minkunet_tutorial"))
+    task = ShapeClassification(make_keys("MODEL.NAME", "minkunet_tutorial"))
     samples = task.build_dataset("train", tmp_path)
     model = task.build_model()
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
     with pytest.raises(UserError, match=r"MODEL.NAME minkunet_tutorial gives \[\d+, 8\] for 2 shapes: .* each shape"):
-        task.train_step(model, tensors, Step(1, 0, 1))
+        task.train_step(model, tensors, StepPosition(1, 0, 1))

@@ -57,7 +57,7 @@ def given_threads(number):
     paddle.set_flags(before)
 
 
-def plan_of(coordinates, *keys, block_rows=32, num_scenes=None):
+def make_plan(coordinates, *keys, block_rows=32, num_scenes=None):
     """A packed plan with blocks so small that there are several, or with groups where products are batched."""
     spec = PlanSpec(keys, (), preferred_block_rows() and block_rows)
     return Plan.of_batch(build_plan(coordinates, spec, num_scenes))
@@ -79,7 +79,7 @@ def differentiable(array):
 def test_values_and_gradients_are_those_of_the_loops(dimension, stride, kernel_size, dilation, transposed, way):
     coordinates = reference.scene(np.random.default_rng(kernel_size), 150, dimension)
     key = MapKey(1, stride, kernel_size, dilation)
-    plan = plan_of(coordinates, key)
+    plan = make_plan(coordinates, key)
     kind = TransposedConvolution if transposed else Convolution
     layer = kind(3, 4, kernel_size, stride, dilation, bias=True, dimension=dimension)
     x = differentiable(numbers(plan.rows(stride if transposed else 1), 3))
@@ -227,7 +227,7 @@ def test_products_in_less_precision_are_summed_in_that_of_the_weight(monkeypatch
     coordinates = reference.scene(np.random.default_rng(0), 300)
     weight, x = differentiable(numbers(27, 1, 4)), differentiable(numbers(len(coordinates), 1).astype(given))
     key = MapKey(1, 1, 3, 1)
-    y = convolve(x, weight, plan_of(coordinates, key).kernel_map(key), len(coordinates))
+    y = convolve(x, weight, make_plan(coordinates, key).kernel_map(key), len(coordinates))
     slope = numbers(*y.shape).astype(np.float32)
     y.backward(paddle.to_tensor(slope))
 

@@ -8,12 +8,12 @@ import pytest
 from support.waits import Waits, counted_waits
 
 from paddlevit_dist import settings
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import CountingCollate, Updater
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.steps import CountingCollate, TrainStep
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse.device_plan import batch_products
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]
 MINKUNET = ["TASK", "semantic_segmentation", *ROOMS, "MODEL.NAME", "minkunet14a", "DATA.VOXEL_SIZE_M", "0.5"]
@@ -36,11 +36,11 @@ def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]
         arrays = CountingCollate(task)([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
         batch = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in arrays.items()}
         learning = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
-        updater = Updater(
+        updater = TrainStep(
             task,
             model,
             paddle.optimizer.AdamW(parameters=learning),
-            Precision(False),
+            TrainingPrecision(False),
             seed=0,
             samples_per_update=2,
             accumulation_steps=1,
@@ -48,7 +48,7 @@ def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]
             on_host=not on_gpu,
         )
         with counted_waits() if on_gpu else contextlib.nullcontext() as waits:
-            (terms,) = updater([batch], Step(1, 0, 10), 0.01)
+            (terms,) = updater([batch], StepPosition(1, 0, 10), 0.01)
     found = {name: term.sum.item() for name, term in terms.items()}
     return {**found, "gradient": updater.gradient_norm}, waits
 

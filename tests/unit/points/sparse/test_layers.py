@@ -41,7 +41,7 @@ def float64():
     paddle.set_default_dtype("float32")
 
 
-def tensor_of(voxels=200, channels=3, **options):
+def make_tensor(voxels=200, channels=3, **options):
     coordinates = reference.scene(np.random.default_rng(voxels), voxels, **options)
     features = paddle.to_tensor(np.random.default_rng(1).standard_normal((len(coordinates), channels)))
     features.stop_gradient = False
@@ -54,7 +54,7 @@ POOLINGS = {SumPooling: np.sum, AveragePooling: np.mean, MaxPooling: np.max}
 @pytest.mark.parametrize("kind", POOLINGS)
 @pytest.mark.parametrize("stride, kernel_size", [(2, 2), (2, 3), (1, 3), (3, 2)])
 def test_pooling_over_the_voxels_that_exist(kind, stride, kernel_size):
-    x = tensor_of()
+    x = make_tensor()
     y = kind(kernel_size, stride)(x)
     target = x.coordinates if stride == 1 else reference.coarse(x.coordinates, stride)
     meetings = [pair for pairs in reference.pairs(x.coordinates, target, kernel_size, 1).values() for pair in pairs]
@@ -80,7 +80,7 @@ def test_pooling_reads_the_groups_of_a_gpus_plan(kind):
     found = []
     for wanted in (False, True):
         with batch_products(wanted):
-            x = tensor_of()
+            x = make_tensor()
             x = SumPooling(2, 2)(x) if kind is Unpooling else x
             y = kind(2, 2)(x)
             key = next(iter(x.plan.asked_for(None).maps))
@@ -90,7 +90,7 @@ def test_pooling_reads_the_groups_of_a_gpus_plan(kind):
 
 
 def test_unpooling_gives_each_voxel_its_parents_features():
-    x = tensor_of()
+    x = make_tensor()
     y = SumPooling(2, 2)(x)
     parents = {tuple(voxel): row for row, voxel in enumerate(y.coordinates.tolist())}
     rows = [parents[(s, *(value // 2 * 2 for value in voxel))] for s, *voxel in x.coordinates.tolist()]
@@ -134,7 +134,7 @@ def test_the_gradient_of_a_scenes_maximum_takes_linear_time():
 
 def test_scenes_are_summed_without_products_that_a_gpu_rounds(monkeypatch):
     monkeypatch.setattr(paddle, "matmul", None)
-    x = tensor_of()
+    x = make_tensor()
     same = x.with_features(paddle.full_like(x.features, 10.003))
     assert np.abs(InstanceNorm(3)(same).features.numpy()).max() < 1e-6
     assert np.abs(GlobalPooling("average")(same).numpy() - 10.003).max() < 1e-12
@@ -142,7 +142,7 @@ def test_scenes_are_summed_without_products_that_a_gpu_rounds(monkeypatch):
 
 @pytest.mark.parametrize("frozen", ["features", "kernel"])
 def test_what_needs_no_gradient_of_a_depthwise_convolution_gets_none(frozen):
-    x, layer = tensor_of(), DepthwiseConvolution(3)
+    x, layer = make_tensor(), DepthwiseConvolution(3)
     (x.features if frozen == "features" else layer.kernel).stop_gradient = True
     layer(x).features.sum().backward()
     assert (x.features.grad is None) == (frozen == "features") and (layer.kernel.grad is None) == (frozen == "kernel")
@@ -155,8 +155,8 @@ def test_no_voxels_pass_through(layer):
 
 
 @pytest.mark.parametrize("kind", [BatchNorm, NestedBatchNorm])
-def test_normalisation_is_over_the_rows_and_its_running_variance_unbiased(kind):
-    x = tensor_of()
+def test_normalization_is_over_the_rows_and_its_running_variance_unbiased(kind):
+    x = make_tensor()
     layer = kind(3)
     y = layer(x).features.numpy()
     values = x.features.numpy()
@@ -167,14 +167,14 @@ def test_normalisation_is_over_the_rows_and_its_running_variance_unbiased(kind):
 
 
 def test_cat_add_and_relu_work_on_features():
-    x = tensor_of()
+    x = make_tensor()
     values = x.features.numpy()
     assert np.array_equal(cat(x, x + x).features.numpy(), np.concatenate([values, 2 * values], axis=1))
     assert np.array_equal(ReLU()(x).features.numpy(), np.maximum(values, 0))
 
 
 def test_half_precision_beside_float32_is_float32():
-    x = tensor_of()
+    x = make_tensor()
     half, single = (x.with_features(x.features.astype(dtype)) for dtype in ("bfloat16", "float32"))
     expected = np.concatenate([half.features.astype("float32").numpy(), single.features.numpy()], axis=1)
     assert np.array_equal(cat(half, single).features.numpy(), expected)
@@ -183,7 +183,7 @@ def test_half_precision_beside_float32_is_float32():
 
 
 def test_dropout_keeps_the_mean_and_rests_in_evaluation():
-    x = tensor_of(3000, reach=10)
+    x = make_tensor(3000, reach=10)
     x = x.with_features(paddle.ones_like(x.features))
     layer = Dropout(0.25)
     dropped = layer(x).features.numpy()
@@ -194,7 +194,7 @@ def test_dropout_keeps_the_mean_and_rests_in_evaluation():
 
 
 def test_slicing_gives_points_the_features_of_their_voxels():
-    x = tensor_of()
+    x = make_tensor()
     inverse = np.random.default_rng(0).integers(0, len(x.features), 500)
     points = x.slice(paddle.to_tensor(inverse))
     assert np.array_equal(points.numpy(), x.features.numpy()[inverse])
@@ -223,7 +223,7 @@ def test_voxels_of_a_given_stride_keep_the_rows_of_their_features(stride):
 
 
 def test_a_maximum_over_what_is_not_a_number_is_none():
-    x = tensor_of()
+    x = make_tensor()
     values = x.features.numpy().copy()
     values[7, 1] = np.nan
     pooled = MaxPooling()(x.with_features(paddle.to_tensor(values)))
@@ -273,7 +273,7 @@ def layer_precision(layer):
         (lambda: SparseTensor(np.ones((2, 3)), IN_3D + 1, stride=2), ValueError, r"at \[1, 1, 1\] is not one of"),
         (lambda: SparseTensor(np.ones((2, 3)), IN_3D, stride=[2]), ValueError, r"stride is \[2\], expected"),
         (lambda: MaxPooling()(paddle.ones([2, 3])), TypeError, "MaxPooling takes a SparseTensor, not a Tensor"),
-        (lambda: cat([tensor_of()]), TypeError, "cat takes a SparseTensor, not a list"),
+        (lambda: cat([make_tensor()]), TypeError, "cat takes a SparseTensor, not a list"),
     ],
 )
 def test_what_no_layer_can_use_is_told_in_one_line(make, kind, message):

@@ -30,7 +30,7 @@ def products(request):
         yield
 
 
-def tensor_of(dimension=3, channels=3, voxels=120, seed=0, stride=1, **options):
+def make_tensor(dimension=3, channels=3, voxels=120, seed=0, stride=1, **options):
     coordinates = reference.scene(np.random.default_rng(seed), voxels, dimension, **options)
     coordinates[:, 1:] *= np.array(stride, np.int32)
     features = paddle.to_tensor(np.random.default_rng(seed + 1).standard_normal((len(coordinates), channels)))
@@ -84,7 +84,7 @@ CASES += [(3, (1, 3, 3), (1, 2, 3), (1, 2, 1)), (4, 3, 1, 1), (4, (1, 1, 1, 3), 
 
 @pytest.mark.parametrize("dimension, kernel, stride, dilation", CASES)
 def test_one_to_four_axes_with_numbers_for_each(products, dimension, kernel, stride, dilation):
-    x = tensor_of(dimension, voxels=60 if dimension == 4 else 120, reach=2 if dimension == 4 else 5)
+    x = make_tensor(dimension, voxels=60 if dimension == 4 else 120, reach=2 if dimension == 4 else 5)
     layer = sparse.Convolution(3, 4, kernel, stride, dilation, dimension=dimension)
     y = layer(x)
     steps = sides(stride, dimension)
@@ -108,7 +108,7 @@ def test_one_to_four_axes_with_numbers_for_each(products, dimension, kernel, str
 
 
 def test_a_plan_of_a_loader_holds_numbers_for_each_axis():
-    x = tensor_of(4, voxels=60, reach=2)
+    x = make_tensor(4, voxels=60, reach=2)
     network = nn.Sequential(
         sparse.Convolution(3, 4, (1, 1, 3, 3), (1, 1, 1, 2), dimension=4), sparse.MaxPooling((1, 2, 1, 2), (1, 2, 1, 1))
     )
@@ -122,7 +122,7 @@ def test_a_plan_of_a_loader_holds_numbers_for_each_axis():
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_onto_given_voxels(products, transposed):
-    x = tensor_of(stride=2 if transposed else 1, seed=3)
+    x = make_tensor(stride=2 if transposed else 1, seed=3)
     wanted = reference.scene(np.random.default_rng(5), 150, reach=8)  # far beyond, in other scenes' places too
     wanted[:, 1:] *= 1 if transposed else 2
     kind = sparse.TransposedConvolution if transposed else sparse.Convolution
@@ -138,7 +138,7 @@ def test_onto_given_voxels(products, transposed):
 
 @pytest.mark.parametrize("kernel, stride", [(2, 2), (3, 2), (3, 1)])
 def test_voxels_are_made_wherever_the_kernel_reaches(products, kernel, stride):
-    x = tensor_of(voxels=40, stride=stride)
+    x = make_tensor(voxels=40, stride=stride)
     layer = sparse.GenerativeConvolution(3, 4, kernel, stride)
     y = layer(x)
     reached = {
@@ -223,7 +223,7 @@ def test_the_two_rules_of_strides_differ():
 
 @pytest.mark.parametrize("kernel, stride, dilation", [(3, 1, 1), ((3, 1, 3), 1, 2), (2, 2, 1), (3, 2, 1)])
 def test_each_channel_by_itself(products, kernel, stride, dilation):
-    x = tensor_of()
+    x = make_tensor()
     layer = sparse.DepthwiseConvolution(3, kernel, stride, dilation)
     y = layer(x)
     offsets = (np.array(own_offsets(kernel, 3)) * dilation).tolist()
@@ -234,7 +234,7 @@ def test_each_channel_by_itself(products, kernel, stride, dilation):
 
 
 def test_arithmetic_on_equal_and_on_different_voxels():
-    x, y = tensor_of(seed=0), tensor_of(seed=7)
+    x, y = make_tensor(seed=0), make_tensor(seed=7)
     one, other = by_voxel(x.C, x.F.numpy()), by_voxel(y.C, y.F.numpy())
     assert 0 < len(one.keys() & other.keys()) < len(one)
     zero = np.zeros(3)
@@ -259,7 +259,7 @@ def test_arithmetic_on_equal_and_on_different_voxels():
 
 
 def test_union_and_intersection():
-    tensors = [tensor_of(seed=seed, channels=2, reach=3) for seed in (0, 7, 9)]
+    tensors = [make_tensor(seed=seed, channels=2, reach=3) for seed in (0, 7, 9)]
     rows = [by_voxel(x.C, x.F.numpy()) for x in tensors]
     for combine, choose in ((sparse.union, set.union), (sparse.intersection, set.intersection)):
         z = combine(*tensors)
@@ -272,7 +272,7 @@ def test_union_and_intersection():
 
 @pytest.mark.parametrize("far", [2e9, np.nan])
 def test_what_is_far_away_has_no_voxels_and_spoils_none(far):
-    x = tensor_of()
+    x = make_tensor()
     before = sparse.features_at(x, x.coordinates).numpy()
     strays = np.array([[0, far, -far, far], [-1, 0, 0, 0], [99, 0, 0, 0]])
     with np.errstate(invalid="ignore"):
@@ -290,7 +290,7 @@ def test_what_is_far_away_has_no_voxels_and_spoils_none(far):
 def test_the_sum_of_no_voxels_has_gradients_for_all():
     """Ranks wait for the gradients of all parameters."""
     layers = [sparse.Convolution(3, 4, 1) for _ in range(3)]
-    x = tensor_of()
+    x = make_tensor()
     x = sparse.prune(x, np.zeros(len(x.C), bool))
     total = sparse.union(*(layer(x) for layer in layers)).F
     total.backward(paddle.zeros_like(total))  # Paddle 2.6 has no sum of nothing
@@ -298,7 +298,7 @@ def test_the_sum_of_no_voxels_has_gradients_for_all():
 
 
 def test_pruning_keeps_rows_their_gradients_and_empty_scenes():
-    x = tensor_of(scenes=2)
+    x = make_tensor(scenes=2)
     keep = x.coordinates[:, 0] == 1
     y = sparse.prune(x, paddle.to_tensor(keep))
     assert np.array_equal(y.coordinates, x.coordinates[keep]) and y.plan.num_scenes == 2
@@ -313,7 +313,7 @@ def test_pruning_keeps_rows_their_gradients_and_empty_scenes():
 
 @pytest.mark.parametrize("dimension, stride", [(1, 1), (2, 2), (3, (1, 2, 1)), (4, 1)])
 def test_dense_and_back(dimension, stride):
-    x = tensor_of(dimension, voxels=50, reach=3, stride=stride)
+    x = make_tensor(dimension, voxels=50, reach=3, stride=stride)
     dense, first = sparse.to_dense(x)
     for (scene, *voxel), row in by_voxel(x.coordinates, x.features.numpy()).items():
         place = (np.array(voxel) - first) // sides(stride, dimension)
@@ -332,7 +332,7 @@ def test_dense_and_back(dimension, stride):
         sparse.from_dense(dense, np.full((1, 1 + dimension), 1000) * [0, *[1] * dimension], stride=stride)
 
 
-def points_of(number=80, dimension=3):
+def make_points(number=80, dimension=3):
     generator = np.random.default_rng(2)
     points = np.concatenate([generator.integers(0, 2, (number, 1)), generator.uniform(-3, 3, (number, dimension))], 1)
     features = paddle.to_tensor(generator.standard_normal((number, 2)))
@@ -342,7 +342,7 @@ def points_of(number=80, dimension=3):
 
 @pytest.mark.parametrize("mode", ["mean", "sum", "first"])
 def test_points_to_voxels_and_back(mode):
-    field = points_of()
+    field = make_points()
     x, inverse = field.voxels(mode)
     owners = {}
     for row, point in enumerate(field.points):
@@ -357,7 +357,7 @@ def test_points_to_voxels_and_back(mode):
 
 
 def test_interpolation_and_its_transpose():
-    x, field = tensor_of(channels=2, reach=3), points_of()
+    x, field = make_tensor(channels=2, reach=3), make_points()
     rows = by_voxel(x.C, x.F.numpy())
     expected = np.zeros((len(field.points), 2))
     nearest = np.zeros_like(expected)
@@ -383,8 +383,8 @@ def test_interpolation_and_its_transpose():
     np.testing.assert_allclose(field.features.grad.numpy(), 1.0)
 
 
-def test_vectors_of_scenes_and_normalisation_over_them():
-    x = tensor_of(scenes=3, channels=2)
+def test_vectors_of_scenes_and_normalization_over_them():
+    x = make_tensor(scenes=3, channels=2)
     x = sparse.SparseTensor(x.features, x.coordinates, num_scenes=4)
     vectors = paddle.to_tensor(np.arange(8.0).reshape(4, 2))
     own = vectors.numpy()[x.coordinates[:, 0]]
@@ -404,7 +404,7 @@ def test_vectors_of_scenes_and_normalisation_over_them():
 
 
 def test_any_layer_and_function_of_rows():
-    x = tensor_of()
+    x = make_tensor()
     assert np.array_equal(sparse.Pointwise(nn.GELU())(x).F.numpy(), nn.functional.gelu(x.F).numpy())
     assert np.array_equal(functional.leaky_relu(x, 0.2).F.numpy(), nn.functional.leaky_relu(x.F, 0.2).numpy())
     assert not hasattr(functional, "__path__") and not hasattr(functional, "no_function")
@@ -436,7 +436,7 @@ def test_weights_of_spconv_1_and_2(tmp_path):
         **{f"norm.{name}": generator.uniform(0.5, 1, 8) for name in ("weight", "bias", "running_mean", "running_var")},
     }
     second = {name: np.moveaxis(one, -1, 0) if one.ndim == 5 else one for name, one in state.items()}
-    outputs, x = [], tensor_of()
+    outputs, x = [], make_tensor()
     for name, arrays in (("one", state), ("two", second)):
         np.savez(tmp_path / f"{name}.npz", **arrays)
         network = Network()
@@ -472,7 +472,7 @@ def test_weights_of_torchsparse(tmp_path):
     np.savez(tmp_path / "theirs.npz", **state)
     report = load_weights(network, str(tmp_path / "theirs.npz"))
     assert len(report.loaded) == len(state), report.summary()
-    x = tensor_of()
+    x = make_tensor()
     y = network.stem(x)
     expected = np.tile(state["stem.bias"], (len(x.C), 1))
     for k, u, v in given_by(own_offsets(3, 3), x.coordinates, x.coordinates):

@@ -7,17 +7,17 @@ import pytest
 import yaml
 from support.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 
-from paddlevit_dist.engine.compatibility import Compatibility
+from paddlevit_dist.engine.compatibility import CheckpointDiff
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks, VolumeOptions
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.phantoms import NAMES, SyntheticLandmarks
 
 NOSE, CHIN = (3.0, 4.0, 5.0), (10.0, 2.0, 8.0)  # voxels x, y, z
 
 
-def folder_of(tmp_path, suffix=".nii.gz", **positions):
+def make_folder(tmp_path, suffix=".nii.gz", **positions):
     positions = positions or {"nose": world(NOSE), "chin": world(CHIN)}
     for split in ("train", "val"):
         write_volume(tmp_path / split / f"case{suffix}")
@@ -25,8 +25,8 @@ def folder_of(tmp_path, suffix=".nii.gz", **positions):
     return tmp_path
 
 
-def built(folder, **options) -> Landmarks:
-    return Landmarks(str(folder), "train", folder / "cache", VolumeOptions(**options))
+def built(folder, **options) -> LandmarkDataset:
+    return LandmarkDataset(str(folder), "train", folder / "cache", VolumeOptions(**options))
 
 
 def told(folder, **options) -> str:
@@ -36,7 +36,7 @@ def told(folder, **options) -> str:
     return str(error.value)
 
 
-def values_at(dataset: Landmarks, index: int = 0) -> list:
+def values_at(dataset: LandmarkDataset, index: int = 0) -> list:
     """Intensities at the (whole) voxels of the landmarks: they tell whether place and array belong together."""
     decoded = dataset.volume(index)
     points = dataset.points(index, decoded.geometry)
@@ -48,19 +48,19 @@ EXPECTED = [int(voxels()[8, 2, 10]), int(voxels()[5, 4, 3])]  # chin, nose
 
 
 def test_landmarks_in_voxels_too(tmp_path):
-    dataset = built(folder_of(tmp_path, nose=NOSE, chin=CHIN), landmark_units="voxel")
+    dataset = built(make_folder(tmp_path, nose=NOSE, chin=CHIN), landmark_units="voxel")
     assert values_at(dataset) == EXPECTED
 
 
 def test_a_missing_landmark_is_nan(tmp_path):
-    folder = folder_of(tmp_path)
+    folder = make_folder(tmp_path)
     write_landmarks(folder / "train" / "case.csv", {"nose": world(NOSE)})
     dataset = built(folder)  # the other split names the chin
     assert np.isnan(dataset.points(0, dataset.volume(0).geometry)[0]).all()
 
 
 def test_decoded_volumes_are_kept_until_the_file_changes(tmp_path):
-    folder = folder_of(tmp_path)
+    folder = make_folder(tmp_path)
     dataset = built(folder)
     assert isinstance(dataset.volume(0).array, np.memmap)
     kept = sorted((folder / "cache" / "volumes").iterdir())
@@ -73,7 +73,7 @@ def test_decoded_volumes_are_kept_until_the_file_changes(tmp_path):
 
 
 def test_resampling_keeps_landmarks_in_place(tmp_path):
-    dataset = built(folder_of(tmp_path), spacing_mm=[1.0, 1.0, 1.0])
+    dataset = built(make_folder(tmp_path), spacing_mm=[1.0, 1.0, 1.0])
     decoded = dataset.volume(0)
     np.testing.assert_allclose(decoded.geometry.spacing, 1.0)
     points = dataset.points(0, decoded.geometry)
@@ -84,7 +84,7 @@ def test_resampling_keeps_landmarks_in_place(tmp_path):
 def test_bad_folders_are_told(tmp_path):
     assert (
         "needs -data_path"
-        in pytest.raises(UserError, Landmarks, None, "train", tmp_path, VolumeOptions()).value.args[0]
+        in pytest.raises(UserError, LandmarkDataset, None, "train", tmp_path, VolumeOptions()).value.args[0]
     )
     assert "is not a folder" in told(tmp_path)
     (tmp_path / "train").mkdir()
@@ -94,13 +94,13 @@ def test_bad_folders_are_told(tmp_path):
 
 
 def test_a_landmark_outside_its_volume_is_told(tmp_path):
-    message = told(folder_of(tmp_path, nose=world((3.0, 4.0, 10.2)), chin=world(CHIN)))
+    message = told(make_folder(tmp_path, nose=world((3.0, 4.0, 10.2)), chin=world(CHIN)))
     assert "train/case.csv: landmark 'nose' lies outside case.nii.gz: voxel (3.0, 4.0, 10.2) of 14 x 12 x 10" in message
     assert "VOLUMES.LANDMARK_UNITS" in message
 
 
 def test_mixed_spacing_is_told_and_resampled(tmp_path):
-    folder = folder_of(tmp_path)
+    folder = make_folder(tmp_path)
     coarse = AFFINE @ np.diag([2.0, 1.0, 1.0, 1.0])
     write_volume(folder / "train" / "other.nii.gz", affine=coarse)
     write_landmarks(folder / "train" / "other.csv", {"nose": world(NOSE, coarse)})
@@ -113,7 +113,7 @@ def test_mixed_spacing_is_told_and_resampled(tmp_path):
 
 def test_names_that_are_not_asked_for_are_told(tmp_path):
     assert "landmark 'nose' is not among VOLUMES.LANDMARKS (chin, ear)" in told(
-        folder_of(tmp_path), landmarks=["chin", "ear"]
+        make_folder(tmp_path), landmarks=["chin", "ear"]
     )
     assert built(tmp_path, landmarks=["nose", "chin"]).names == ["nose", "chin"]
 
@@ -183,7 +183,7 @@ def test_landmarks_of_the_other_world_that_lie_inside_are_noticed(tmp_path):
 def test_a_remark_names_the_first_file_and_counts_the_others(tmp_path):
     import nibabel
 
-    folder = folder_of(tmp_path, nose=NOSE, chin=CHIN)
+    folder = make_folder(tmp_path, nose=NOSE, chin=CHIN)
     for name in ("case", "other"):
         image = nibabel.Nifti1Image(voxels().T, None)
         image.to_filename(folder / "train" / f"{name}.nii.gz")
@@ -196,17 +196,17 @@ def test_a_further_split_needs_no_landmarks(tmp_path):
     for split in ("train", "holdout"):
         write_volume(tmp_path / split / "a.nii.gz")
     write_landmarks(tmp_path / "train" / "a.csv", {"nose": world((3.0, 4.0, 5.0))})
-    hidden = Landmarks(str(tmp_path), "holdout", tmp_path)
-    assert not hidden.labelled and hidden.names == ["nose"] and hidden.placed() == [0]
-    assert Landmarks(str(tmp_path), "train", tmp_path).labelled
+    hidden = LandmarkDataset(str(tmp_path), "holdout", tmp_path)
+    assert not hidden.labeled and hidden.names == ["nose"] and hidden.placed() == [0]
+    assert LandmarkDataset(str(tmp_path), "train", tmp_path).labeled
     write_landmarks(tmp_path / "holdout" / "a.csv", {"nose": world((3.0, 4.0, 5.0))})
-    assert Landmarks(str(tmp_path), "holdout", tmp_path).labelled
+    assert LandmarkDataset(str(tmp_path), "holdout", tmp_path).labeled
     with pytest.raises(UserError, match=r"no split 'tset' \(-split\): it has holdout, train"):
-        Landmarks(str(tmp_path), "tset", tmp_path)
+        LandmarkDataset(str(tmp_path), "tset", tmp_path)
 
 
 def test_files_of_other_formats_are_counted(tmp_path):
-    folder = folder_of(tmp_path)
+    folder = make_folder(tmp_path)
     for name in ("a.png", "b.PNG", "notes.docx", ".hidden.png"):
         (folder / "train" / name).write_bytes(b"1")
     assert f"note: {folder}/train also holds 2 .png, 1 .docx; not used" in built(folder).notices
@@ -216,7 +216,7 @@ def test_files_of_other_formats_are_counted(tmp_path):
 
 
 def test_a_data_set_that_never_names_a_landmark_of_the_weights_gets_the_key_that_names_it(tmp_path):
-    folder = folder_of(tmp_path)
+    folder = make_folder(tmp_path)
     named = [
         "TASK",
         "landmarks",
@@ -230,10 +230,10 @@ def test_a_data_set_that_never_names_a_landmark_of_the_weights_gets_the_key_that
     def compared(*words):
         task = LandmarkDetection(load([*named, *words]).values)
         task.build_dataset("val", tmp_path)
-        theirs = {**task.about_input(), "landmarks": ["chin", "ear lobe", "nose"]}
+        theirs = {**task.preprocess_signature(), "landmarks": ["chin", "ear lobe", "nose"]}
         (tmp_path / "about.yaml").write_text(yaml.safe_dump({"input": theirs}))
         (tmp_path / "state.json").write_text("{}")
-        return Compatibility("evaluate", tmp_path, task.config, task).input()
+        return CheckpointDiff("evaluate", tmp_path, task.config, task).input()
 
     with pytest.raises(UserError) as error:
         compared()

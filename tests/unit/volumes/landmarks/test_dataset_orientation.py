@@ -16,7 +16,7 @@ from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import EvaluationStep
 from paddlevit_dist.volumes import landmark_files
-from paddlevit_dist.volumes.landmarks.dataset import Landmarks, VolumeOptions
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
 
 STRAIGHT = np.diag([1.0, 1.5, 2.0, 1.0])
 STRAIGHT[:3, 3] = [-7.0, -9.0, 31.0]
@@ -25,7 +25,7 @@ SUFFIXES = [".nii.gz", ".nii", ".npz", ".mha", ".mhd", ".nrrd", ".nhdr", ""]  # 
 TURNS = [((0, 1, 2), (1, 1, 1)), ((0, 1, 2), (-1, -1, 1)), ((2, 0, 1), (1, -1, 1)), ((1, 0, 2), (-1, 1, -1))]
 
 
-def convention_of(suffix: str) -> str:
+def make_convention(suffix: str) -> str:
     return "ras" if suffix in (".nii.gz", ".nii", ".npz", ".npy") else "lps"
 
 
@@ -50,13 +50,13 @@ def write_head(folder: Path, case: str, suffix: str, affine: np.ndarray = AFFINE
     """A volume with a CSV file in the convention of its format."""
     array, place = turn(voxels(), affine, *turned)
     path = write_volume(folder / f"{case}{suffix}", array, place)
-    positions = {name: as_convention(world(voxel, affine), convention_of(suffix)) for name, voxel in MARKS.items()}
+    positions = {name: as_convention(world(voxel, affine), make_convention(suffix)) for name, voxel in MARKS.items()}
     write_landmarks(folder / f"{case}.csv", positions)
     return path
 
 
-def built(folder: Path, split: str = "train", **options: Any) -> Landmarks:
-    return Landmarks(str(folder), split, folder / "cache", VolumeOptions(**options))
+def built(folder: Path, split: str = "train", **options: Any) -> LandmarkDataset:
+    return LandmarkDataset(str(folder), split, folder / "cache", VolumeOptions(**options))
 
 
 @pytest.mark.parametrize("affine", [STRAIGHT, AFFINE], ids=["straight", "oblique"])
@@ -83,7 +83,7 @@ def test_resampled_arrays_have_one_shape_in_all_formats(tmp_path):
     array = np.random.default_rng(0).integers(0, 1000, (51, 11, 21)).astype(np.int16)
     for case, suffix in (("a", ".nii.gz"), ("b", ".mha"), ("c", ".npz"), ("d", "")):
         write_volume(tmp_path / "train" / f"{case}{suffix}", array, affine)
-        write_landmarks(tmp_path / "train" / f"{case}.csv", {"nose": as_convention((7, 3, 7), convention_of(suffix))})
+        write_landmarks(tmp_path / "train" / f"{case}.csv", {"nose": as_convention((7, 3, 7), make_convention(suffix))})
     dataset = built(tmp_path, spacing_mm=[2.0, 2.0, 2.0])
     arrays = [dataset.volume(index).array for index in range(4)]
     for other in arrays[1:]:
@@ -101,7 +101,7 @@ def test_volumes_world_is_for_landmarks_that_do_not_follow_their_volume(tmp_path
     decoded = dataset.volume(0)
     assert np.array_equal(decoded.array, voxels()) and dataset.convention(0) == wanted
     np.testing.assert_allclose(dataset.points(0, decoded.geometry)[1], MARKS["nose"][::-1], atol=1e-4)
-    if wanted != convention_of(suffix):
+    if wanted != make_convention(suffix):
         with pytest.raises(
             UserError, match=rf"outside case.*read as {wanted.upper()} instead of .* it would lie inside"
         ):
@@ -155,7 +155,7 @@ def test_predictions_of_a_mixed_data_set_are_one_place_each_in_the_words_of_its_
     assert (out / "landmarks.csv").read_text().splitlines()[0] == columns
     expected = rows["nifti"]
     for case, found in rows.items():
-        convention = convention_of(files[case].suffix if case != "nifti" else ".nii.gz")
+        convention = make_convention(files[case].suffix if case != "nifti" else ".nii.gz")
         for row, other in zip(found, expected):
             assert row["world"] == convention.upper() and row["landmark"] == other["landmark"]
             np.testing.assert_allclose(as_convention(position(row), convention), position(other), atol=2e-3)
@@ -168,7 +168,7 @@ def test_predictions_of_a_mixed_data_set_are_one_place_each_in_the_words_of_its_
     np.testing.assert_allclose(place, index, atol=1e-2)
     # Slicer's files say their world, and our readers understand them.
     for case, found in rows.items():
-        convention = convention_of(files[case].suffix if case != "nifti" else ".nii.gz").upper()
+        convention = make_convention(files[case].suffix if case != "nifti" else ".nii.gz").upper()
         assert f"# CoordinateSystem = {convention}\n" in (out / f"{case}.fcsv").read_text()
         assert json.loads((out / f"{case}.mrk.json").read_text())["markups"][0]["coordinateSystem"] == convention
         for suffix in (".fcsv", ".mrk.json"):
@@ -210,7 +210,7 @@ def test_a_checkpoint_says_what_its_network_saw(tmp_path):
         write_head(tmp_path / case / "val", "case", suffix, affine)
         task = task_for(tmp_path / case, "VOLUMES.INTENSITY_WINDOW", "[-500,900]")
         task.build_dataset("val", tmp_path / "cache")
-        said.append(task.about_input())
+        said.append(task.preprocess_signature())
     assert said[0] == said[1] == said[2]
     assert said[0]["orientation"] == "RAS" and said[0]["landmarks"] == ["chin", "nose"]
     assert said[0]["spacing_mm"] == [0.7, 0.703, 0.938] and said[0]["intensity_window"] == [-500.0, 900.0]

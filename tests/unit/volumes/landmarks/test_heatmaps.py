@@ -59,7 +59,7 @@ def test_gaussians_equal_a_loop():
     np.testing.assert_allclose(maps.numpy(), by_loop(gaussian_value), rtol=1e-12, atol=1e-300)
 
 
-def test_a_gaussian_is_1_at_a_voxels_centre_and_symmetric_between_voxels():
+def test_a_gaussian_is_1_at_a_voxels_center_and_symmetric_between_voxels():
     maps = gaussian_heatmaps(paddle.to_tensor([[3.0, 4.0, 5.0], [3.0, 4.0, 5.5]]), SHAPE, (1.0, 1.0, 1.0)).numpy()
     assert maps[0, 3, 4, 5] == 1.0 == maps[0].max()
     assert maps[1, 3, 4, 5] == maps[1, 3, 4, 6] == maps[1].max() < 1.0

@@ -11,24 +11,24 @@ INSIDE = np.random.default_rng(0).uniform(5, 11, (12, 3))
 SIGMA = (1.5, 2.0, 1.2)
 
 
-def maps_of(points) -> paddle.Tensor:
+def make_maps(points) -> paddle.Tensor:
     return gaussian_heatmaps(paddle.to_tensor(points), SHAPE, SIGMA).astype("float32")
 
 
-def test_the_parabola_finds_a_gaussians_centre_exactly():
-    points, confidences = decode(maps_of(INSIDE), "quadratic")
+def test_the_parabola_finds_a_gaussians_center_exactly():
+    points, confidences = decode(make_maps(INSIDE), "quadratic")
     np.testing.assert_allclose(points, INSIDE, atol=1e-4)
     assert ((confidences > 0.7) & (confidences <= 1.0)).all()
 
 
 def test_the_weighted_mean_finds_it_with_a_reach_of_three_deviations():
-    points, _ = decode(maps_of(INSIDE), "soft_argmax", np.ceil(3 * np.array(SIGMA)).astype(int))
+    points, _ = decode(make_maps(INSIDE), "soft_argmax", np.ceil(3 * np.array(SIGMA)).astype(int))
     np.testing.assert_allclose(points, INSIDE, atol=0.05)
 
 
 def test_the_weighted_mean_bears_noise_better():
     noise = np.random.default_rng(1).normal(0, 0.1, (12, *SHAPE)).astype("float32")
-    noisy = maps_of(INSIDE) * 0.5 + paddle.to_tensor(noise) * 0.5
+    noisy = make_maps(INSIDE) * 0.5 + paddle.to_tensor(noise) * 0.5
     error = {
         m: np.linalg.norm(decode(noisy, m, (2, 3, 2))[0] - INSIDE, axis=1).mean() for m in ("quadratic", "soft_argmax")
     }
@@ -37,13 +37,13 @@ def test_the_weighted_mean_bears_noise_better():
 
 @pytest.mark.parametrize("method", ["quadratic", "soft_argmax"])
 def test_peaks_at_the_border_and_flat_maps_stay_inside(method):
-    maps = paddle.concat([maps_of([[0.0, 0.0, 0.0], [15.0, 17.0, 19.0]]), paddle.zeros([1, *SHAPE])])
+    maps = paddle.concat([make_maps([[0.0, 0.0, 0.0], [15.0, 17.0, 19.0]]), paddle.zeros([1, *SHAPE])])
     points, confidences = decode(maps, method)
     np.testing.assert_allclose(points[:2], [[0, 0, 0], [15, 17, 19]], atol=1e-6)
     assert confidences.tolist() == [1.0, 1.0, 0.0] and np.isfinite(points).all()
 
 
 def test_confidence_is_the_peaks_value():
-    maps = maps_of([[8.0, 8.0, 8.0]])
+    maps = make_maps([[8.0, 8.0, 8.0]])
     for scale, expected in ((0.25, 0.25), (3.0, 1.0), (-1.0, 0.0)):
         assert decode(maps * scale)[1][0] == pytest.approx(expected, abs=1e-6)

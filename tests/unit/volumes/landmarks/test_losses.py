@@ -20,7 +20,7 @@ def setting():
     return points, target, maps
 
 
-def gradient_of(losses: paddle.Tensor, maps: paddle.Tensor) -> np.ndarray:
+def make_gradient(losses: paddle.Tensor, maps: paddle.Tensor) -> np.ndarray:
     weights = paddle.to_tensor([[1.0, 2.0, 0.5], [1.5, 1.0, 3.0]], dtype="float64")
     (losses * weights).sum().backward()
     gradient = maps.grad.numpy().copy()
@@ -43,7 +43,7 @@ def test_the_squared_error_equals_that_of_dense_maps(peak_weight):
     expected = ((1 + peak_weight * dense) * (maps - dense) ** 2).sum(axis=[2, 3, 4])
     losses = weighted_squared_error(maps, target, peak_weight)
     np.testing.assert_allclose(losses.numpy(), expected.numpy(), rtol=1e-10)
-    np.testing.assert_allclose(gradient_of(losses, maps), gradient_of(expected, maps), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(make_gradient(losses, maps), make_gradient(expected, maps), rtol=1e-9, atol=1e-11)
 
 
 def test_a_perfect_prediction_costs_nothing():
@@ -64,4 +64,4 @@ def test_the_focal_loss_equals_that_of_dense_maps():
     expected = (peak * near + (1 - peak) * far).sum(axis=[2, 3, 4])
     losses = focal_loss(maps, target, points)
     np.testing.assert_allclose(losses.numpy(), expected.numpy(), rtol=1e-9)
-    np.testing.assert_allclose(gradient_of(losses, maps), gradient_of(expected, maps), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(make_gradient(losses, maps), make_gradient(expected, maps), rtol=1e-8, atol=1e-10)

@@ -14,7 +14,7 @@ def test_errors_of_a_draw_are_those_of_repeated_volumes():
     for row in errors:
         metrics.update(row)
     weights = generator.integers(0, 3, (10, 8))
-    found = metrics.resampled(metrics.per_sample(), weights.astype(float))
+    found = metrics.bootstrap_values(metrics.per_sample(), weights.astype(float))
     for draw, counts in enumerate(weights):
         again = LandmarkMetrics(["a", "b", "c"])
         for row in np.repeat(errors, counts, axis=0):

@@ -12,10 +12,10 @@ from paddlevit_dist.compare.pairs import compare
 from paddlevit_dist.compare.tables import read
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.prediction import Entry
-from paddlevit_dist.volumes.geometry import Geometry
+from paddlevit_dist.tasks.prediction import PredictionRecord
+from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.landmarks.predictions import FoundLandmarks, LandmarkGroundTruth, LandmarkWriter
-from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
+from paddlevit_dist.volumes.slicer_files import LandmarkPoint, fcsv_text, markups_text
 
 NAMES = ["nose", "chin", "ear"]
 RNG = np.random.default_rng(0)
@@ -31,7 +31,7 @@ def write(folder, places, form):
     folder.mkdir(exist_ok=True)
     for case, own in places.items():
         own = own * (-1, -1, 1) if world == "LPS" else own
-        points = [Point(name, tuple(f"{value:.10f}" for value in place), "") for name, place in zip(NAMES, own)]
+        points = [LandmarkPoint(name, tuple(f"{value:.10f}" for value in place), "") for name, place in zip(NAMES, own)]
         if kind == "fcsv":
             text = fcsv_text(points, world.lower())
         elif kind == "mrk.json":
@@ -94,11 +94,11 @@ def table(places, world=""):
 
 def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_back(tmp_path, capsys):
     names, places = ["=1+1", "@sum"], np.array([[4.0, 2.0, 3.0], [5.0, 1.0, 2.0]])
-    geometry = Geometry((8, 8, 8), np.diag([-1.0, -1.0, 1.0, 1.0]))  # positions below 0 stay numbers
+    geometry = VolumeGeometry((8, 8, 8), np.diag([-1.0, -1.0, 1.0, 1.0]))  # positions below 0 stay numbers
     writer = LandmarkWriter(tmp_path, names, [("+case", "ras")])
     found = FoundLandmarks(0, geometry, places, np.ones(2), np.zeros((8, 8, 8), np.float32))
     kept = writer.kept(0, found, LandmarkGroundTruth(np.array([1.0, 2.0]), places))
-    writer.finish([Entry(0, [], kept=kept)])
+    writer.finish([PredictionRecord(0, [], kept=kept)])
     with open(tmp_path / "landmarks.csv", encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert [(row["case"], row["landmark"]) for row in rows] == [("'+case", "'=1+1"), ("'+case", "'@sum")]
@@ -172,7 +172,7 @@ def test_landmarks_of_a_data_set_compare_with_one_another(tmp_path, capsys):
         (tmp_path / f"by_{scale}").mkdir()
         for index in range(len(heads)):
             moved = [
-                Point(name, (*map(str, place + (scale, 0, 0)),), "")
+                LandmarkPoint(name, (*map(str, place + (scale, 0, 0)),), "")
                 for name, place in zip(heads.names, heads.world(index))
             ]
             text = fcsv_text([one for one in moved if "nan" not in one.position], "ras")
@@ -192,7 +192,9 @@ def test_what_is_missing_is_refused_and_what_is_more_is_told(tmp_path, capsys):
     write(tmp_path / "found", {**FOUND, "other": FOUND["case0"]}, "mrk.json LPS")
     _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found")
     assert "1 volumes that are not in" in told and "such as other" in told
-    (tmp_path / "found" / "case3.mrk.json").write_text(markups_text([Point("nose", ("0", "0", "0"), "")], "ras"))
+    (tmp_path / "found" / "case3.mrk.json").write_text(
+        markups_text([LandmarkPoint("nose", ("0", "0", "0"), "")], "ras")
+    )
     with pytest.raises(UserError, match=r"case3.mrk.json has no position of chin, but .*case3.fcsv has"):
         evaluate(capsys, tmp_path / "truth", tmp_path / "found")
     (tmp_path / "found" / "case3.mrk.json").unlink()

@@ -12,16 +12,16 @@ from support.volume_files import world
 from paddlevit_dist import settings
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.volumes.geometry import Geometry
+from paddlevit_dist.volumes.geometry import VolumeGeometry
 
 
-def task_of(*arguments: str) -> Any:
+def make_task(*arguments: str) -> Any:
     values = settings.load([f"-cfg={ROOT}/configs/landmark_unet3d.yaml", *TINY, *arguments]).values
     return resolve("task", values.TASK)(values)
 
 
 def test_a_batch_carries_coordinates_not_heatmaps():
-    task = task_of()
+    task = make_task()
     samples = task.build_dataset("train", Path("unused"))
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(3)])
     assert batch["volume"].shape == (3, 1, 16, 16, 16)
@@ -32,18 +32,18 @@ def test_a_batch_carries_coordinates_not_heatmaps():
 
 def test_whole_volumes_of_different_sizes_share_a_batch(tmp_path):
     data = small_folder(tmp_path)
-    task = task_of("-dataset=landmarks", f"-data_path={data}", "VOLUMES.MIRROR_PAIRS", "none")
+    task = make_task("-dataset=landmarks", f"-data_path={data}", "VOLUMES.MIRROR_PAIRS", "none")
     samples = task.build_dataset("val", tmp_path / "cache")
     batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in range(2)])
     assert batch["volume"].shape == (2, 1, 16, 18, 20) and batch["sizes"].tolist() == [[10, 12, 14], [16, 18, 20]]
-    geometry = Geometry((16, 18, 20), batch["affine"][1])
+    geometry = VolumeGeometry((16, 18, 20), batch["affine"][1])
     np.testing.assert_allclose(geometry.world(batch["points"][1].astype(float))[1], world((3.0, 4.0, 5.0)), atol=1e-4)
 
 
 def test_a_map_of_zeros_costs_one_per_landmark():
     import paddle
 
-    task = task_of("VOLUMES.CROP_SIZE", "[40,48,48]")
+    task = make_task("VOLUMES.CROP_SIZE", "[40,48,48]")
     task.build_dataset("val", Path("unused"))
     points = paddle.to_tensor([[[20.0, 24.0, 24.0]] * 8])
     terms = task.train_step(lambda volume: paddle.zeros([1, 8, 40, 48, 48]), {"points": points, "volume": points}, None)
@@ -51,7 +51,7 @@ def test_a_map_of_zeros_costs_one_per_landmark():
 
 
 def test_images_show_training_crops_and_whole_volumes():
-    task = task_of()
+    task = make_task()
     samples = task.build_dataset("train", Path("unused"))
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
     for images in (task.images(samples, batch, 1), task.evaluation_images(samples, [0, 1])):
@@ -76,4 +76,4 @@ def test_images_show_training_crops_and_whole_volumes():
 )
 def test_bad_settings_are_told(arguments, message):
     with pytest.raises(UserError, match=message):
-        task_of(*arguments).build_dataset("train", Path("unused"))
+        make_task(*arguments).build_dataset("train", Path("unused"))

@@ -6,7 +6,7 @@ import pytest
 from support.waits import counted_waits
 
 from paddlevit_dist import settings
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
 SMALL = ["TASK", "landmark_detection", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "4", "VOLUMES.UNET_DEPTH", "1"]
@@ -21,7 +21,7 @@ def test_a_step_waits_for_nothing(keys):
     batch = {"volume": paddle.ones([2, 1, 8, 8, 8]), "points": paddle.to_tensor(points)}
     for first in (True, False):  # the first step makes what all share
         with counted_waits() as waits:
-            term = task.train_step(model, batch, Step(1, 0, 10))["heatmap"]
+            term = task.train_step(model, batch, StepPosition(1, 0, 10))["heatmap"]
             term.sum.backward()
         assert len(waits) == 0 and (first or waits.transfers == 0), str(waits)
     assert np.isfinite(term.sum.item()) and term.count.item() == 3

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from paddlevit_dist.volumes.geometry import Geometry, step_lengths, turned_spacing
+from paddlevit_dist.volumes.geometry import VolumeGeometry, step_lengths, turned_spacing
 from paddlevit_dist.volumes.segmentation.metrics import surface_distances
-from paddlevit_dist.volumes.segmentation.prediction import Segmented
+from paddlevit_dist.volumes.segmentation.prediction import SegmentedVolume
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 
 TILT = np.deg2rad(25)
@@ -19,18 +19,18 @@ SHAPE = (10, 10, 10)
 
 @pytest.mark.parametrize("affine", [TILTED, TURNED], ids=["tilted", "tilted and turned"])
 def test_a_voxel_is_as_large_as_the_determinant_says(affine):
-    geometry = Geometry(SHAPE, affine)
+    geometry = VolumeGeometry(SHAPE, affine)
     steps = turned_spacing(geometry)
     np.testing.assert_allclose(step_lengths(steps), [2 / np.cos(TILT), 1, 1])
     assert geometry.voxel_ml == pytest.approx(0.002)
     task = SimpleNamespace(class_names=["background", "organ"])
-    predicted = Segmented(0, np.ones(SHAPE, np.uint8), np.zeros(SHAPE, np.float32), steps)
+    predicted = SegmentedVolume(0, np.ones(SHAPE, np.uint8), np.zeros(SHAPE, np.float32), steps)
     assert VolumeSegmentation.prediction_rows(task, predicted) == [{"ml organ": 2.0}]
 
 
 @pytest.mark.parametrize("affine", [TILTED, TURNED, np.diag([0.7, 1.0, 2.5, 1.0])], ids=["tilted", "turned", "right"])
 def test_distances_are_those_of_the_world_over_all_pairs(affine):
-    steps = turned_spacing(Geometry(SHAPE, affine))
+    steps = turned_spacing(VolumeGeometry(SHAPE, affine))
     generator = np.random.default_rng(3)
     masks = [np.zeros(SHAPE, bool), np.zeros(SHAPE, bool)]
     for mask in masks:

@@ -5,12 +5,12 @@ import json
 import nibabel
 import numpy as np
 import pytest
-from support.nnunet_folders import SECOND, labels_of, raw_data
+from support.nnunet_folders import SECOND, make_labels, raw_data
 from support.volume_files import AFFINE, SHAPE, voxels, write_series, write_volume
 
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.volumes.geometry import Geometry, as_stored, canonical, rotation
+from paddlevit_dist.volumes.geometry import VolumeGeometry, as_stored, canonical, rotation
 from paddlevit_dist.volumes.reading import read_header
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, LabelSource, SegmentationOptions
 from paddlevit_dist.volumes.segmentation.fingerprint import find_misnamed, fingerprint
@@ -32,7 +32,7 @@ def test_channels_and_labels_are_read_as_classes(tmp_path, description, suffix):
     assert dataset.channels == ["CT", "PET"] and len(dataset) + len(opened(root, "val")) == 3
     channels, labels = dataset.read(0)
     number = int(dataset.case(0)[-1])
-    expected, _ = canonical(labels_of(number), AFFINE)
+    expected, _ = canonical(make_labels(number), AFFINE)
     np.testing.assert_array_equal(labels.array, np.array([0, 0, 1, 0, 0, 2, 0, 0, 0, IGNORED])[expected])
     assert labels.array.shape == channels[0].array.shape == channels[1].array.shape
     for label, places in labels.places.items():
@@ -82,14 +82,14 @@ def shifted(affine):
 @pytest.mark.parametrize(
     "spoil, said",
     [
-        (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", labels_of(1), shifted(AFFINE)), "origin"),
+        (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", make_labels(1), shifted(AFFINE)), "origin"),
         (
             lambda root: write_volume(
-                root / "labelsTr" / "case_1.nii.gz", labels_of(1), AFFINE @ np.diag([2, 2, 2, 1])
+                root / "labelsTr" / "case_1.nii.gz", make_labels(1), AFFINE @ np.diag([2, 2, 2, 1])
             ),
             "spacing",
         ),
-        (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", labels_of(1)[1:]), "voxels"),
+        (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", make_labels(1)[1:]), "voxels"),
         (lambda root: (root / "labelsTr" / "case_1.nii.gz").unlink(), "no labels of 1 of 3"),
         (lambda root: (root / "imagesTr" / "case_1_0001.nii.gz").unlink(), "case_1_0001"),
         (
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, spoil, said):
 def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
     """Sizes, spacings, millilitres and intensities against those of the files, of two volumes with other spacings."""
     root = raw_data(tmp_path, cases=3, affine=np.diag([1.0, 1.5, 2.0, 1.0]))
-    write_volume(root / "labelsTr" / "case_2.nii.gz", labels_of(2), np.diag([1.0, 1.5, 4.0, 1.0]))
+    write_volume(root / "labelsTr" / "case_2.nii.gz", make_labels(2), np.diag([1.0, 1.5, 4.0, 1.0]))
     for channel in range(2):
         voxels = np.full(SHAPE, 7 + channel, np.float32)
         write_volume(root / "imagesTr" / f"case_2_{channel:04d}.nii.gz", voxels, np.diag([1.0, 1.5, 4.0, 1.0]))
@@ -128,7 +128,7 @@ def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
     )
     depth, height, width = SHAPE
     assert f"median {3 * depth} x {1.5 * height:g} x {width}, {2 * depth} x " in lines[1]
-    liver = [int((labels_of(seed) == 5).sum()) * depth_mm * 1.5 / 1000 for seed, depth_mm in ((0, 2), (2, 4))]
+    liver = [int((make_labels(seed) == 5).sum()) * depth_mm * 1.5 / 1000 for seed, depth_mm in ((0, 2), (2, 4))]
     assert f"in 2 of 2 volumes looked at, {min(liver):.4g} to {max(liver):.4g} ml" in lines[4]
     ct = next(line for line in lines if line.startswith("channel CT"))
     first = np.random.default_rng([0, 0]).normal(0, 20, SHAPE).astype(np.float32)
@@ -159,7 +159,7 @@ def test_intensities_are_of_stored_voxels_and_every_volume_counts_alike(tmp_path
 
 def test_an_unknown_label_is_named_with_its_voxel(tmp_path):
     root = raw_data(tmp_path)
-    labels = labels_of(0)
+    labels = make_labels(0)
     labels[3, 2, 1] = 7
     for number in range(3):
         write_volume(root / "labelsTr" / f"case_{number}.nii.gz", labels)
@@ -181,14 +181,14 @@ def test_labels_of_another_spacing_are_those_of_the_nearest_voxels(tmp_path):
 def test_written_labels_lie_where_the_volume_lies(tmp_path, angles):
     affine = AFFINE.copy()
     affine[:3, :3] = rotation(np.deg2rad(angles)) @ np.diag([1.0, 1.5, 2.0])
-    labels = labels_of(0)
+    labels = make_labels(0)
     image = nibabel.Nifti1Image(labels.T.astype(np.int16), affine)
     image.set_sform(affine, 2)
     image.to_filename(tmp_path / "a.nii.gz")
     upright, _ = canonical(labels, affine)
     np.testing.assert_array_equal(as_stored(upright, affine), labels)
     for source in (str(tmp_path / "a.nii.gz"), None):
-        write_labels(tmp_path / "out.nii.gz", upright, LabelSource(source, Geometry(SHAPE, affine)))
+        write_labels(tmp_path / "out.nii.gz", upright, LabelSource(source, VolumeGeometry(SHAPE, affine)))
         written = nibabel.load(tmp_path / "out.nii.gz")
         np.testing.assert_array_equal(np.asarray(written.dataobj).T, labels)
         np.testing.assert_allclose(written.affine, affine, atol=1e-5)
@@ -203,7 +203,7 @@ def test_written_labels_of_a_tilted_series_open_in_itk_where_it_puts_the_series(
     affine = AFFINE.copy()
     affine[:3, 2] += tilt * affine[:3, 1]  # each slice begins further in front
     series = write_series(tmp_path / "anna", voxels(), affine)
-    labels = labels_of(0)
+    labels = make_labels(0)
     upright, _ = canonical(labels, affine)
     write_labels(tmp_path / "out.nii.gz", upright, LabelSource(str(series), read_header(str(series)).geometry))
     reader = SimpleITK.ImageSeriesReader()

@@ -9,22 +9,22 @@ from support.processes import ROOT
 
 from paddlevit_dist.compare.scores import SORTS
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.task import Step
-from paddlevit_dist.volumes.intensities import Intensities
-from paddlevit_dist.volumes.samples import Augmentation, Map, cut_labels
+from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.volumes.intensities import IntensityConfig
+from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, cut_labels
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics, surface_distances
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
-from paddlevit_dist.volumes.segmentation.samples import Place, SegmentedSamples, collate, volumes_of
+from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples, VolumeRecord, collate, split_batch
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, on_grid
 from paddlevit_dist.volumes.sliding_window import line_weights, mirror_model
-from paddlevit_dist.volumes.store import Decoded
+from paddlevit_dist.volumes.store import DecodedVolume
 from paddlevit_dist.volumes.unet3d import UNet3D
 
 PHANTOMS = "configs/volume_unet3d_phantoms.yaml"
 
 
-def surface_of(mask):
+def make_surface(mask):
     """Voxels with a face to a voxel outside of the mask, or outside of the volume, by asking each."""
     found = []
     for place in np.argwhere(mask):
@@ -41,11 +41,11 @@ def test_surface_distances_are_those_of_all_pairs_of_surface_voxels():
     """MONAI's two definitions, each distance by looking at every pair."""
     generator, spacing = np.random.default_rng(3), np.array([2.5, 1.0, 0.7])
     for _ in range(5):
-        centres = generator.uniform(3, 7, (2, 3))
+        centers = generator.uniform(3, 7, (2, 3))
         grid = np.indices((9, 11, 12)).transpose(1, 2, 3, 0)
-        masks = [(((grid - centre) / (3.5, 4, 4)) ** 2).sum(axis=-1) < 1 for centre in centres]
+        masks = [(((grid - center) / (3.5, 4, 4)) ** 2).sum(axis=-1) < 1 for center in centers]
         masks[0] |= generator.random(masks[0].shape) < 0.02
-        surfaces = [surface_of(mask) * spacing for mask in masks]
+        surfaces = [make_surface(mask) * spacing for mask in masks]
         pairs = np.linalg.norm(surfaces[0][:, None] - surfaces[1][None], axis=-1)
         nearest = [pairs.min(axis=1), pairs.min(axis=0)]
         average = sum(map(float, np.concatenate(nearest))) / (len(surfaces[0]) + len(surfaces[1]))
@@ -72,7 +72,7 @@ def test_surfaces_of_one_voxel_and_at_the_border(true, predicted, expected):
     assert surface_distances(true, predicted, np.array([2.5, 1.0, 0.7])) == pytest.approx(expected)
 
 
-def test_dice_per_case_pooled_and_where_labelled():
+def test_dice_per_case_pooled_and_where_labeled():
     """Three volumes of a line of voxels: a class that is missed, one that is only predicted, one in no volume."""
     names = ["background", "a", "b", "c"]
     true = [[0, 1, 1, 1], [1, 1, 0, IGNORED], [0, 0, 2, 2]]
@@ -92,11 +92,11 @@ def test_dice_per_case_pooled_and_where_labelled():
     assert values["pooled Dice a"] == pytest.approx(2 * 2 / (5 + 4)) and values["missed"] == 2
     assert values["assd_mm a"] == pytest.approx((0 + 0 + 1 + 0 + 0) / 5)
     table = metrics.per_sample()
-    drawn = metrics.resampled(table, np.array([[1.0, 1, 1], [2, 0, 1]]))
+    drawn = metrics.bootstrap_values(table, np.array([[1.0, 1, 1], [2, 0, 1]]))
     assert drawn["Dice"][0] == pytest.approx(values["Dice"])
     assert drawn["Dice a"][1] == pytest.approx((2 * of_a[0] + of_a[2]) / 3)
     assert metrics.summary(values).startswith("Dice 0.46")
-    assert metrics.kept(table).arrays["sums"].shape == (3, 3, 11)
+    assert metrics.to_sample_table(table).arrays["sums"].shape == (3, 3, 11)
 
 
 def test_gaussian_weights_are_nnunets_bell():
@@ -130,7 +130,7 @@ def test_classes_are_found_plane_by_plane_as_of_all_maps(monkeypatch):
     task.class_names = ["background", "a", "b"]
     maps = np.random.default_rng(0).standard_normal((1, 3, 6, 7, 8)).astype("float32")
     maps[0, 1, 5, 6, 7] = np.nan
-    place = Place(0, (11, 7, 4), ((0.0, 0.0, 1.0), (0.0, 2.0, 0.0), (6.0, 0.0, 0.0)), (2.0, 2.0, 3.0))
+    place = VolumeRecord(0, (11, 7, 4), ((0.0, 0.0, 1.0), (0.0, 2.0, 0.0), (6.0, 0.0, 0.0)), (2.0, 2.0, 3.0))
     monkeypatch.setattr("paddlevit_dist.volumes.segmentation.task._VALUES_AT_ONCE", 3 * 7 * 4 * 2)
     found = task.class_map(lambda windows: paddle.to_tensor(maps), paddle.zeros([1, 6, 7, 8]), place).numpy()
     columns = maps[0, ..., ::2].transpose(0, 2, 3, 1).reshape(-1, 6)
@@ -143,20 +143,20 @@ def test_classes_are_found_plane_by_plane_as_of_all_maps(monkeypatch):
 def test_labels_of_a_turned_crop_are_those_of_the_nearest_voxels():
     array = np.random.default_rng(1).integers(0, 5, (9, 10, 11)).astype(np.uint8)
     turn = np.array([[0.9, 0.3, 0.0], [-0.3, 1.1, 0.2], [0.1, -0.2, -0.8]])
-    for centre, matrix in (([4.03, 5.07, 9.11], turn), ([4.0, 5.0, 9.0], np.diag([1.0, -1.0, 1.0]))):
-        centre = np.array(centre)
-        crop = Map(centre, matrix, (5, 7, 5), False)
+    for center, matrix in (([4.03, 5.07, 9.11], turn), ([4.0, 5.0, 9.0], np.diag([1.0, -1.0, 1.0]))):
+        center = np.array(center)
+        crop = CropMap(center, matrix, (5, 7, 5), False)
         found = cut_labels(array, crop)
         for place in np.ndindex(crop.size):
-            at = np.rint(crop.centre + matrix @ (np.array(place) - (np.array(crop.size) - 1) / 2)).astype(int)
+            at = np.rint(crop.center + matrix @ (np.array(place) - (np.array(crop.size) - 1) / 2)).astype(int)
             inside = ((at >= 0) & (at < array.shape)).all()
             assert found[place] == (array[tuple(at)] if inside else 0)
 
 
 def test_a_third_of_the_crops_hold_a_rare_class():
     dataset = SyntheticOrgans(None, "train", None)
-    samples = SegmentedSamples(dataset, Intensities(("none",)), (6, 6, 6), Augmentation(), 1.0, [2])
-    plain = SegmentedSamples(dataset, Intensities(("none",)), (6, 6, 6))
+    samples = SegmentedSamples(dataset, IntensityConfig(("none",)), (6, 6, 6), AugmentationConfig(), 1.0, [2])
+    plain = SegmentedSamples(dataset, IntensityConfig(("none",)), (6, 6, 6))
     held = [
         np.mean([4 in one.sample(0, np.random.default_rng(seed))["labels"] for seed in range(100)])
         for one in (samples, plain)
@@ -171,9 +171,9 @@ def test_a_third_of_the_crops_hold_a_rare_class():
 
 @pytest.mark.parametrize("kind, expected", [("none", [-5, 0, 8]), ("percentiles", [-6 / 4, -1 / 4, 7 / 4])])
 def test_intensities_become_what_the_key_says(kind, expected):
-    decoded = Decoded(np.array([-5, 0, 8], np.int16), None, (1.0, 5.0), (2.0, 4.0))
-    np.testing.assert_allclose(Intensities((kind,)).scaling(0, decoded)(decoded.array), expected)
-    both = Intensities(("ct", "z_score"), (-4, 4), (1.0, 2.0))
+    decoded = DecodedVolume(np.array([-5, 0, 8], np.int16), None, (1.0, 5.0), (2.0, 4.0))
+    np.testing.assert_allclose(IntensityConfig((kind,)).scaling(0, decoded)(decoded.array), expected)
+    both = IntensityConfig(("ct", "z_score"), (-4, 4), (1.0, 2.0))
     np.testing.assert_allclose(both.scaling(0, decoded)(decoded.array), [-2.5, -0.5, 1.5])
     np.testing.assert_allclose(both.scaling(1, decoded)(decoded.array), [-7 / 4, -0.5, 1.5])
 
@@ -189,7 +189,7 @@ def test_losses_are_weighted_means_of_levels(tmp_path):
     labels[0, 0] = IGNORED
     labels[1][labels[1] == 2] = 1
     batch = {"volume": paddle.zeros([1]), "labels": paddle.to_tensor(labels)}
-    terms = task.train_step(lambda volume: [paddle.to_tensor(own) for own in logits], batch, Step(1, 0, 1))
+    terms = task.train_step(lambda volume: [paddle.to_tensor(own) for own in logits], batch, StepPosition(1, 0, 1))
     counts = task.counts({"labels": labels})
     assert list(terms) == list(counts) == ["cross_entropy", "dice", "cross_entropy 1/2", "dice 1/2"]
     for level, own in enumerate(logits):
@@ -226,9 +226,9 @@ def test_levels_of_the_network_have_heads_in_training_only():
 
 def test_a_volume_is_segmented_alike_in_any_batch():
     dataset = SyntheticOrgans(None, "val", None)
-    samples = SegmentedSamples(dataset, Intensities(("percentiles",)))
+    samples = SegmentedSamples(dataset, IntensityConfig(("percentiles",)))
     found = [samples.sample(index, np.random.default_rng(0)) for index in range(2)]
-    for place, volume, labels in volumes_of(collate(found)):
+    for place, volume, labels in split_batch(collate(found)):
         np.testing.assert_array_equal(volume, found[place.index]["volume"])
         np.testing.assert_array_equal(labels, dataset.stored_labels(place.index).array)
 
@@ -240,7 +240,7 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     dataset = SyntheticOrgans(None, "val", None)
     task.class_names, task.numbers = dataset.class_names, dataset.numbers
     task.channels, task.spacing = dataset.channels, dataset.spacing
-    samples = SegmentedSamples(dataset, Intensities(("percentiles",)))
+    samples = SegmentedSamples(dataset, IntensityConfig(("percentiles",)))
     metrics, records = task.build_metrics(), []
     for index in range(2):
         labels = dataset.stored_labels(index).array
@@ -259,7 +259,7 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     drawn, caption = task.evaluation_images(samples, [0])[0]
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
     assert task.export_parts().about["classes"] == dataset.class_names
-    kept = metrics.kept(metrics.per_sample())
+    kept = metrics.to_sample_table(metrics.per_sample())
     sort = SORTS[kept.kind]
     assert sort.fits(kept.arrays, 2, 4)
     again = sort.recompute([kept.arrays], kept.classes)(np.ones((1, 2)))

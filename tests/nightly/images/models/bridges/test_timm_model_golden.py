@@ -12,5 +12,5 @@ FILES = ("timm_zoo", "timm_zoo_more")
 )
 def test_logits_are_those_of_pytorch(file, name):
     """PyTorch's own float32 error, 20 times, is the limit: the one of the golden file."""
-    error, allowed = timm_zoo.error_of(name, file)
+    error, allowed = timm_zoo.make_error(name, file)
     assert error <= allowed

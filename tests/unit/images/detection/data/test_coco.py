@@ -12,8 +12,8 @@ from PIL import Image
 from pycocotools.coco import COCO
 from support.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
 
-from paddlevit_dist.images.data.inspection import Inspection
-from paddlevit_dist.images.data.quarantine import Replacements
+from paddlevit_dist.images.data.inspection import SplitInspection
+from paddlevit_dist.images.data.quarantine import ReplacementReader
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_samples
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform
@@ -50,7 +50,7 @@ def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
     ours = pickle.loads(pickle.dumps(Coco(str(tmp_path), "train", cache)))
     assert len(pickle.dumps(ours)) <= 1200
     assert ours.category_ids == tuple(sorted(theirs.getCatIds())) and ours.class_names == ["dog", "cat"]
-    assert len(ours) == 40 and ours.has_masks and ours.labelled
+    assert len(ours) == 40 and ours.has_masks and ours.labeled
     assert ours.image_ids.tolist() == [image["id"] for image in images]
     for index in range(40):
         image = theirs.loadImgs(ours.image_id(index))[0]
@@ -228,7 +228,7 @@ def test_a_category_that_no_image_has_and_names_that_occur_twice_are_kept(tmp_pa
 def test_without_annotations_a_split_has_no_labels(tmp_path, cache):
     write_coco(tmp_path, None, split="test2017", file="annotations/image_info_test2017.json")
     dataset = Coco(str(tmp_path), "test", cache)
-    assert not dataset.labelled and len(dataset) == 3 and len(dataset.annotations(1).ids) == 0
+    assert not dataset.labeled and len(dataset) == 3 and len(dataset.annotations(1).ids) == 0
 
 
 def test_sizes_that_the_file_does_not_say_are_measured(tmp_path, cache):
@@ -322,7 +322,7 @@ def test_an_image_of_another_size_than_annotated_is_refused_with_both_sizes(tmp_
 
 def opened(root, cache, *words, split="train", evaluates=False, is_training=True):
     config = load(["TASK", "detection", "-dataset=coco", f"-data_path={root}", f"-output={cache}", *words]).values
-    inspection = Inspection(evaluates, config.DATA.ON_BAD_SAMPLE == "skip")
+    inspection = SplitInspection(evaluates, config.DATA.ON_BAD_SAMPLE == "skip")
     return open_samples(config, split, cache, is_training, inspection=inspection)
 
 
@@ -338,7 +338,7 @@ def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_pat
         opened(tmp_path, cache)
     samples = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip")
     assert any("1 of 3 images of train are not there, as" in line for line in samples.notices)
-    samples.replacements = Replacements(cache)
+    samples.replacements = ReplacementReader(cache)
     replaced = samples.sample(1, np.random.default_rng(0))
     assert replaced.index == 2 and [Path(found.path).name for found in samples.replacements.collect()] == ["2.png"]
     assert np.array_equal(replaced.image, samples.sample(2, np.random.default_rng(0)).image)
@@ -427,11 +427,11 @@ def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_wher
     part = functools.partial(opened, tmp_path, cache, "DATA.VAL_FRACTION", "0.4")
     parts = part().dataset, part(split="val", is_training=False).dataset
     assert sorted([*parts[0].image_ids, *parts[1].image_ids]) == [11, 12, 13] and len(parts[1]) == 1
-    assert parts[0].is_share and parts[1].is_share and not samples.is_share
+    assert parts[0].is_random_split and parts[1].is_random_split and not samples.is_random_split
     assert not set(parts[0].identities()) & set(parts[1].identities())
     assert parts[1].identity(0) == parts[1].describe(0).removeprefix(f"{tmp_path}/")  # "train2017/...": not of val2017
     part = pickle.loads(pickle.dumps(parts[0]))
-    assert len(pickle.dumps(parts[0])) <= 1200 and part.class_names == ["dog", "cat"] and part.labelled
+    assert len(pickle.dumps(parts[0])) <= 1200 and part.class_names == ["dog", "cat"] and part.labeled
     whole = Coco(str(tmp_path), "train", cache)
     for index in range(len(part)):
         position = whole.image_ids.tolist().index(part.image_id(index))

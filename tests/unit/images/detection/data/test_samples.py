@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.data.inspection import Inspection
-from paddlevit_dist.images.detection.data.detection_dataset import Annotations, DetectionDataset
+from paddlevit_dist.images.data.inspection import SplitInspection
+from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset, ImageAnnotations
 from paddlevit_dist.images.detection.data.samples import HOST, DetectionSamples, collate, host_facts, open_samples
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
@@ -78,7 +78,7 @@ def test_an_evaluation_sees_images_and_no_boxes():
 def test_samples_are_small_to_pickle_and_say_what_they_are():
     samples = DetectionSamples(SHAPES, KEEP, is_training=True)
     assert len(pickle.dumps(samples)) <= 1500
-    assert len(samples) == 40 and samples.labelled and "synthetic picture train_00004" in samples.describe(4)
+    assert len(samples) == 40 and samples.labeled and "synthetic picture train_00004" in samples.describe(4)
     assert samples.class_names == ["circle", "square", "triangle"]
 
 
@@ -134,14 +134,14 @@ class Plain(DetectionDataset):
     def read(self, index):
         box = np.array([[1.0, 2.0, 3.0, 4.0]])
         one = np.ones(1)
-        found = Annotations(box, np.array([index % 2]), 12 * one, np.zeros(1, bool), np.array([index + 1]))
+        found = ImageAnnotations(box, np.array([index % 2]), 12 * one, np.zeros(1, bool), np.array([index + 1]))
         return Image.fromarray(np.full((10, 12 + index, 3), index, np.uint8)), found
 
 
 def test_a_users_own_class_needs_to_read_and_to_name_its_categories(tmp_path):
     register_dataset("my_boxes", Plain)
     config = load(["TASK", "detection", "-dataset=my_boxes", "DATA.GROUP_BY_SHAPE", "4", "-batch_size=2"]).values
-    samples = open_samples(config, "train", tmp_path, is_training=True, inspection=Inspection(False, False))
+    samples = open_samples(config, "train", tmp_path, is_training=True, inspection=SplitInspection(False, False))
     assert samples.sample(3, np.random.default_rng(0)).labels.tolist() in ([], [1])
     assert samples.dataset.summary() == "4 images, 4 boxes: left 2, right 2"
     assert samples.dataset.image_ids.tolist() == [1, 2, 3, 4] and samples.dataset.size(2) == (10, 14)

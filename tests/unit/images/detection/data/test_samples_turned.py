@@ -7,12 +7,12 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.engine import compatibility
-from paddlevit_dist.images.data.inspection import Inspection
+from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.task import Detection
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.tasks.prediction import CheckpointMeta
 
 ROTATE_90, ROTATE_270 = Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270
 STORED_BY = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 6: ROTATE_90, 8: ROTATE_270}
@@ -63,7 +63,7 @@ def test_boxes_lie_where_they_were_drawn(tmp_path, kind, orientation, drawn_on_s
     write(tmp_path / "data", kind, orientation, drawn_on_stored)
     words = ["DATA.EXIF_ROTATE", "false"] if drawn_on_stored else []
     config = configured(tmp_path / "data", kind, tmp_path, *words)
-    samples = open_samples(config, "train", tmp_path, is_training=True, inspection=Inspection(False, False))
+    samples = open_samples(config, "train", tmp_path, is_training=True, inspection=SplitInspection(False, False))
     image, found = samples.dataset.read(0)
     left, top, width, height = found.boxes[0].round().astype(int).tolist()
     white = np.zeros((image.size[1], image.size[0]), bool)
@@ -77,8 +77,8 @@ def test_new_images_are_turned_as_those_of_the_training_were(tmp_path, kind, wor
     write(tmp_path / "data", kind, 6, drawn_on_stored=word == "false")
     config = configured(tmp_path / "data", kind, tmp_path, *(["DATA.EXIF_ROTATE", word] if word else []))
     trained, predicting = Detection(config), Detection(config)
-    facts = trained.about_data(trained.build_dataset("train", tmp_path))
-    predicting.set_up_from(TrainedMeta(1, ("thing",), trained.about_input(), facts))
+    facts = trained.dataset_signature(trained.build_dataset("train", tmp_path))
+    predicting.load_meta(CheckpointMeta(1, ("thing",), trained.preprocess_signature(), facts))
     image = next((tmp_path / "data").rglob("1.png"))
     inputs = predicting.open_inputs([str(image)], tmp_path)
     assert inputs.sample(0, np.random.default_rng(0)).original_size == size
@@ -97,7 +97,7 @@ def test_sizes_that_some_images_have_decide_for_all(tmp_path, kind):
         box, size = (folder / "1.xml").read_text(), "<size><width>60</width><height>40</height></size>"
         (folder / "2.xml").write_text(box.replace("<annotation>", f"<annotation>{size}"))
     config = configured(tmp_path / "data", kind, tmp_path, "DATA.KEEP_EMPTY", "true")
-    samples = open_samples(config, "train", tmp_path, is_training=True, inspection=Inspection(False, False))
+    samples = open_samples(config, "train", tmp_path, is_training=True, inspection=SplitInspection(False, False))
     assert [samples.dataset.read(index)[0].size for index in range(2)] == [(60, 40)] * 2
     assert len([line for line in samples.notices if "measured as stored" in line]) == 1
 
@@ -110,7 +110,7 @@ def test_checkpoints_are_compared_by_what_was_turned(tmp_path, monkeypatch, thei
     task.build_dataset("train", tmp_path)
     monkeypatch.setattr(compatibility.checkpoints, "read_about", lambda _: {"input": {"train turned by EXIF": theirs}})
     if theirs:
-        assert compatibility.Compatibility("evaluate", "old", config, task).input() == []
+        assert compatibility.CheckpointDiff("evaluate", "old", config, task).input() == []
         return
     with pytest.raises(UserError, match="DATA.EXIF_ROTATE false reads images as they were"):
-        compatibility.Compatibility("evaluate", "old", config, task).input()
+        compatibility.CheckpointDiff("evaluate", "old", config, task).input()

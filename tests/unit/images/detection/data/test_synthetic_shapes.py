@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from paddlevit_dist.images.data.drawn_shapes import draw_shapes, paint
+from paddlevit_dist.images.data.drawn_shapes import draw_shapes, render_image
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.run_lengths import decode, runs_of_mask
 from paddlevit_dist.images.settings import CATEGORIES
@@ -45,7 +45,7 @@ def test_every_shape_stays_visible_and_differs_from_its_background():
     for number in range(20):
         drawn = draw_shapes((7, number), (64, 64), (3, 6), CATEGORIES)
         assert all(mask.sum() >= 20 for mask in drawn.masks)
-        pixels = paint(drawn).astype(int)
+        pixels = render_image(drawn).astype(int)
         around = ~np.any(drawn.masks, axis=0)
         for mask in drawn.masks:
             assert np.abs(pixels[mask].mean(axis=0) - pixels[around].mean(axis=0)).sum() > 30

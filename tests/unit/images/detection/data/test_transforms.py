@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.drawn_views import SHAPES, edges, view_of
+from support.drawn_views import SHAPES, edges, make_view
 
 from paddlevit_dist.images.detection.data.samples import collate, largest_side
 from paddlevit_dist.images.detection.data.transforms import (
@@ -24,13 +24,13 @@ from paddlevit_dist.images.detection.prediction import DetectionInput
 from paddlevit_dist.settings import load
 
 FINE = DetectionTrainingTransform(
-    shortest=(40, 64, 96), longest=120, shortest_to_crop=(50, 70), crop_sides=(24, 60), colour_jitter=0.3
+    shortest=(40, 64, 96), longest=120, shortest_to_crop=(50, 70), crop_sides=(24, 60), color_jitter=0.3
 )
 
 
 @pytest.mark.parametrize("index", range(12))
 def test_boxes_of_mirrored_and_cut_masks_are_the_mirrored_and_cut_boxes(index):
-    view, masks = view_of(index)
+    view, masks = make_view(index)
     view = flip(view)
     for which, box in zip(view.objects, view.boxes):
         assert np.array_equal(edges(masks[which][:, ::-1]), box)
@@ -49,7 +49,7 @@ def test_boxes_of_mirrored_and_cut_masks_are_the_mirrored_and_cut_boxes(index):
 
 @pytest.mark.parametrize("index", range(20))
 def test_boxes_follow_their_masks_through_the_whole_recipe(index):
-    view, masks = view_of(index)
+    view, masks = make_view(index)
     # Filled boxes in place of shapes: then the box of what is left of a mask is the box that is left.
     for mask in masks:
         x0, y0, x1, y1 = edges(mask)
@@ -69,7 +69,7 @@ def test_boxes_follow_their_masks_through_the_whole_recipe(index):
         assert result.mask(masks[which]).sum() <= scale * max(height, width)  # a sliver at an edge
 
 
-def test_masks_are_resized_as_torch_does_with_nearest_neighbours():
+def test_masks_are_resized_as_torch_does_with_nearest_neighbors():
     mask = np.random.default_rng(0).integers(0, 2, (7, 11)).astype(np.uint8)
     view = whole_view(Image.fromarray(np.zeros((7, 11, 3), np.uint8)), np.zeros((0, 4)), np.zeros(0, np.int64))
     for size in ((14, 22), (3, 5), (10, 4), (1, 1)):
@@ -119,13 +119,13 @@ def test_boxes_are_cut_off_at_the_edges_and_those_outside_or_empty_are_left_out(
 
 
 def test_everything_random_comes_from_the_generator():
-    results = [FINE(view_of(3)[0], np.random.default_rng(seed)) for seed in (1, 1, 2, 3, 4)]
+    results = [FINE(make_view(3)[0], np.random.default_rng(seed)) for seed in (1, 1, 2, 3, 4)]
     same, again, *others = [(result.image.tobytes(), result.boxes.tobytes()) for result in results]
     assert same == again and all(other != same for other in others)
 
 
 def test_an_evaluation_changes_the_size_only():
-    view, _ = view_of(0)
+    view, _ = make_view(0)
     result = DetectionEvaluationTransform(60, 1000)(view, np.random.default_rng(0))
     assert min(result.size) == 60 and len(result.boxes) == len(view.boxes)
     assert np.allclose(result.boxes / result.image.size[0], view.boxes / view.image.size[0], atol=0.02)
@@ -169,7 +169,7 @@ def test_training_images_become_squares_whose_boxes_follow():
     assert stored[0] != stored[1]
     sides = set()
     for seed in range(8):
-        view, masks = view_of(3)
+        view, masks = make_view(3)
         resized = transform(view, np.random.default_rng(seed))
         assert resized.size[0] == resized.size[1]
         sides.add(resized.size[0])

@@ -5,17 +5,17 @@ import paddle
 import pytest
 from PIL import Image
 from support import small_detections
-from support.drawn_views import edges, view_of
+from support.drawn_views import edges, make_view
 
 from paddlevit_dist import settings
-from paddlevit_dist.data.loader import Loader
+from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.detection.data import transforms
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform, batch_side
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import Step, make_task
+from paddlevit_dist.tasks.task import StepPosition, make_task
 
 SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
 SIDES = [64, 96, 128]
@@ -62,12 +62,12 @@ def test_images_are_the_nearest_pixels_and_boxes_the_same_shares():
     sides = set()
     for update in range(20):
         with pytest.raises(Seen) as seen:
-            task.train_step(network, dict(batch), Step(1, update, 8))
+            task.train_step(network, dict(batch), StepPosition(1, update, 8))
         images, sizes, targets = seen.value.args
         side = images.shape[-1]
         sides.add(side)
         nearest = np.arange(side) * 96 // side
-        expected = task.normaliser(batch["images"]).numpy()[:, :, nearest][..., nearest]
+        expected = task.normalizer(batch["images"]).numpy()[:, :, nearest][..., nearest]
         assert np.array_equal(images.numpy(), expected)
         assert (sizes.numpy() == side).all() and sizes is targets.sizes
         np.testing.assert_allclose(targets.boxes.numpy() / side, collated["boxes"] / 96, atol=1e-6)
@@ -89,7 +89,7 @@ def test_images_that_are_padded_are_refused_where_boxes_would_be_shares_of_the_p
     wide, high = (samples.sample(index, np.random.default_rng(index)) for index in range(2))
     batch = task.collate([wide._replace(image=wide.image[:, :64]), high._replace(image=high.image[:, :, :64])])
     with pytest.raises(UserError, match="rtdetr_small takes images of one size, .*: set DATA.SQUARE true"):
-        task.train_step(None, batch, Step(1, 0, 8))
+        task.train_step(None, batch, StepPosition(1, 0, 8))
 
 
 def test_a_reading_knows_how_many_epochs_are_left():
@@ -101,7 +101,7 @@ def test_a_reading_knows_how_many_epochs_are_left():
             return view
 
     samples = DetectionSamples(SHAPES, Transform(), is_training=True)
-    loader = Loader(samples, TrainingSampler(samples, 40), collate, num_workers=0, seed=0, epochs=3)
+    loader = DeviceLoader(samples, TrainingSampler(samples, 40), collate, num_workers=0, seed=0, epochs=3)
     assert len(list(loader.epochs(1, 3))) == 3
     assert seen == [2] * 40 + [1] * 40 + [0] * 40
 
@@ -118,13 +118,13 @@ def test_the_last_epochs_are_without_the_strong_transforms():
     for left, transform in ((0, plain), (0, strong), (1, strong), (2, strong)):
         generator = Reading(np.random.Philox(3))
         generator.epochs_left = left
-        made.append(transform(view_of(3)[0], generator).image.tobytes())
+        made.append(transform(make_view(3)[0], generator).image.tobytes())
     assert made[0] == made[1] == made[2] != made[3]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_boxes_follow_their_masks_onto_a_larger_image_and_into_a_crop(seed):
-    generator, (view, masks) = np.random.default_rng(seed), view_of(seed)
+    generator, (view, masks) = np.random.default_rng(seed), make_view(seed)
     for mask in masks:
         x0, y0, x1, y1 = edges(mask)
         mask[y0:y1, x0:x1] = 1
@@ -158,10 +158,10 @@ def test_an_object_whose_middle_is_outside_is_left_out_and_crops_overlap_as_much
     assert transforms.crop_by_overlap(nothing, np.random.default_rng(0)) is nothing
 
 
-def test_colours_are_distorted_within_their_ranges():
+def test_colors_are_distorted_within_their_ranges():
     assert transforms._shift_hue(Image.new("RGB", (1, 1), (255, 0, 0)), 1 / 3).getpixel((0, 0)) == (0, 255, 0)
     image = Image.new("RGB", (2, 2), (100, 100, 100))  # grey: contrast, saturation, hue and order of channels keep it
-    levels = {transforms.distort_colours(image, np.random.default_rng(seed)).getpixel((0, 0)) for seed in range(200)}
+    levels = {transforms.distort_colors(image, np.random.default_rng(seed)).getpixel((0, 0)) for seed in range(200)}
     assert all(len(set(level)) == 1 and 87 <= level[0] <= 113 for level in levels) and len(levels) > 10
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.coco_writer import refused_by, write_image
 from support.voc_writer import an_object, write_voc, write_xml
 
-from paddlevit_dist.images.data.inspection import Inspection
+from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.settings import load
@@ -110,7 +110,7 @@ def test_images_without_xml_are_told(tmp_path):
     named = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "-dataset=voc", f"-data_path={tmp_path}"]
     for words, split in (([], "train"), (["DATA.VAL_FRACTION", "0.5"], "val")):
         config = load([*named, *words]).values
-        samples = open_samples(config, split, tmp_path, split == "train", inspection=Inspection(False, False))
+        samples = open_samples(config, split, tmp_path, split == "train", inspection=SplitInspection(False, False))
         line = f"3 images are beside those of {split} without annotations, and not read, as images/3.png"
         assert line in samples.notices
 

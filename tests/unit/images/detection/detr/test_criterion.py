@@ -7,20 +7,20 @@ import sys
 import numpy as np
 import paddle
 import pytest
-from support.small_detr import CLASSES, QUERIES, criterion_of, images_of, objects_of, small_detr, targets_of
+from support.small_detr import CLASSES, QUERIES, make_criterion, make_images, make_objects, make_targets, small_detr
 
-from paddlevit_dist.engine.steps import loss_of
+from paddlevit_dist.engine.steps import compute_loss
 from paddlevit_dist.images.detection.boxes import corners, generalised_iou, relative
-from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.criterion import SetCriterion
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import Step
+from paddlevit_dist.tasks.task import StepPosition
 
 SIZES = [(40, 32), (24, 40), (40, 40), (9, 30)]
 
 
-def outputs_of(layers, images, queries, seed=0):
+def make_outputs(layers, images, queries, seed=0):
     """Logits and boxes as a network gives them, float64."""
     random = np.random.default_rng(seed)
     logits = random.standard_normal((layers, images, queries, CLASSES + 1))
@@ -61,7 +61,7 @@ def losses_by_hand(logits, boxes, truth, labels):
 
 @pytest.mark.parametrize("numbers", [(2, 0, 1, 3), (0, 0, 0, 0), (6, 1, 7, 0)])
 def test_losses_are_those_of_the_best_of_all_assignments(numbers):
-    outputs, targets = outputs_of(2, 4, QUERIES), targets_of(numbers, SIZES)
+    outputs, targets = make_outputs(2, 4, QUERIES), make_targets(numbers, SIZES)
     criterion = SetCriterion(CLASSES, QUERIES, 2)
     losses = criterion.layer_losses(outputs["layer_logits"], outputs["layer_boxes"], targets)
     truth = relative(targets.boxes.astype("float64"), targets.sizes).numpy()
@@ -76,35 +76,37 @@ def test_losses_are_those_of_the_best_of_all_assignments(numbers):
 
 
 def test_counts_are_objects_and_the_weights_of_all_queries():
-    _, labels = objects_of((2, 0, 7, 1), SIZES)
+    _, labels = make_objects((2, 0, 7, 1), SIZES)
     criterion = pickle.loads(pickle.dumps(SetCriterion(CLASSES, QUERIES, 2)))
     counts = criterion.counts({"labels": labels})
     matched = 2 + 5 + 1
     assert counts["box"] == counts["giou"] == counts["box_auxiliary"] == 10
     assert counts["class"] == counts["class_auxiliary"] == pytest.approx(matched + 0.1 * (4 * QUERIES - matched))
     assert tuple(counts) == criterion.count_names
-    own = SetCriterion(CLASSES, QUERIES, 1, normaliser="reference")
+    own = SetCriterion(CLASSES, QUERIES, 1, normalizer="reference")
     assert own.count_names == ("box", "giou") and own.counts({"labels": labels}) == {"box": 10, "giou": 10}
 
 
 @pytest.mark.parametrize("kind, arguments", [(SetCriterion, (CLASSES, QUERIES, 2)), (MaskRcnnCriterion, ())])
-def test_another_normaliser_is_refused(kind, arguments):
+def test_another_normalizer_is_refused(kind, arguments):
     with pytest.raises(UserError, match="normaliser 'local': expected one of global, reference"):
-        kind(*arguments, normaliser="local")
+        kind(*arguments, normalizer="local")
 
 
-def gradients_of(groups, normaliser):
+def make_gradients(groups, normalizer):
     """Gradients of one update: ``groups`` are the images of each process, in micro-batches."""
     model = small_detr("float64")
-    criterion = criterion_of(model, normaliser=normaliser)
-    images, sizes = images_of(SIZES, "float64")
-    boxes, labels = objects_of((3, 0, 1, 7), SIZES)
+    criterion = make_criterion(model, normalizer=normalizer)
+    images, sizes = make_images(SIZES, "float64")
+    boxes, labels = make_objects((3, 0, 1, 7), SIZES)
     totals = criterion.counts({"labels": labels})
     for micro_batches in groups:
         for originals in micro_batches:
-            targets = Targets(paddle.to_tensor(boxes[originals]), paddle.to_tensor(labels[originals]), sizes[originals])
+            targets = DetectionTargets(
+                paddle.to_tensor(boxes[originals]), paddle.to_tensor(labels[originals]), sizes[originals]
+            )
             terms = criterion.terms(model(images[originals], sizes[originals], targets), targets)
-            (loss_of(terms, totals, len(micro_batches), len(groups)) / len(groups)).backward()
+            (compute_loss(terms, totals, len(micro_batches), len(groups)) / len(groups)).backward()
     return {name: parameter.grad.numpy() for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
@@ -114,26 +116,26 @@ def largest_difference(first, second):
 
 
 def test_gradients_do_not_depend_on_processes_and_micro_batches():
-    whole = gradients_of([[[0, 1, 2, 3]]], "global")
+    whole = make_gradients([[[0, 1, 2, 3]]], "global")
     assert max(np.abs(gradient).max() for gradient in whole.values()) > 0.01
     for groups in ([[[0, 1]], [[2, 3]]], [[[0, 1], [2, 3]]], [[[1], [3]], [[2], [0]]], [[[1]], [[0, 2, 3]]]):
-        assert largest_difference(gradients_of(groups, "global"), whole) < 1e-12
+        assert largest_difference(make_gradients(groups, "global"), whole) < 1e-12
 
 
 def test_the_reference_weighs_the_images_of_each_device_by_themselves():
-    whole = gradients_of([[[0, 1, 2, 3]]], "global")
-    assert largest_difference(gradients_of([[[0, 1, 2, 3]]], "reference"), whole) < 1e-12
-    assert largest_difference(gradients_of([[[1]], [[0, 2, 3]]], "reference"), whole) > 1e-3
+    whole = make_gradients([[[0, 1, 2, 3]]], "global")
+    assert largest_difference(make_gradients([[[0, 1, 2, 3]]], "reference"), whole) < 1e-12
+    assert largest_difference(make_gradients([[[1]], [[0, 2, 3]]], "reference"), whole) > 1e-3
 
 
 @pytest.mark.parametrize("numbers", [(0, 0), (1, 0), (0, 9)])
 def test_every_parameter_has_a_gradient_whatever_the_images_hold(numbers):
     model, sizes = small_detr(), SIZES[:2]
-    criterion, targets = criterion_of(model), targets_of(numbers, sizes)
-    images, shapes = images_of(sizes)
+    criterion, targets = make_criterion(model), make_targets(numbers, sizes)
+    images, shapes = make_images(sizes)
     terms = criterion.terms(model(images, shapes, targets), targets)
     counts = criterion.counts({"labels": targets.labels.numpy()})
-    loss = loss_of(terms, {name: max(count, 1) for name, count in counts.items()}, 1, 1)
+    loss = compute_loss(terms, {name: max(count, 1) for name, count in counts.items()}, 1, 1)
     loss.backward()
     assert np.isfinite(loss.item())
     for name, parameter in model.named_parameters():
@@ -145,7 +147,7 @@ def test_every_parameter_has_a_gradient_whatever_the_images_hold(numbers):
 @pytest.mark.parametrize("broken", ["layer_logits", "layer_boxes"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_outputs_that_are_not_finite_make_a_loss_that_is_not(broken, value):
-    outputs, targets = outputs_of(2, 4, QUERIES), targets_of((2, 0, 1, 3), SIZES)
+    outputs, targets = make_outputs(2, 4, QUERIES), make_targets((2, 0, 1, 3), SIZES)
     array = outputs[broken].numpy()
     array[0, 2] = value
     outputs[broken] = paddle.to_tensor(array)
@@ -171,11 +173,11 @@ def test_corners_and_shares_of_an_image():
 def test_scipy_is_asked_for_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     with pytest.raises(UserError, match=r"SciPy, which is not installed: pip install '\.\[detection\]'"):
-        SetCriterion(CLASSES, QUERIES, 2).terms(outputs_of(2, 4, QUERIES), targets_of((1, 1, 1, 1), SIZES))
+        SetCriterion(CLASSES, QUERIES, 2).terms(make_outputs(2, 4, QUERIES), make_targets((1, 1, 1, 1), SIZES))
 
 
 def test_accuracy_is_of_objects_that_have_a_query():
-    outputs, targets = outputs_of(1, 4, QUERIES), targets_of((1, 0, 7, 0), SIZES)
+    outputs, targets = make_outputs(1, 4, QUERIES), make_targets((1, 0, 7, 0), SIZES)
     logits = np.zeros((1, 4, QUERIES, CLASSES + 1))
     logits[..., targets.labels.numpy()[0, 0]] = 1.0
     outputs["layer_logits"] = paddle.to_tensor(logits)
@@ -185,9 +187,14 @@ def test_accuracy_is_of_objects_that_have_a_query():
 
 def test_objects_without_a_query_are_told_once():
     criterion = SetCriterion(CLASSES, QUERIES, 2)
-    criterion.note_objects(np.array([1, 2, 0, 5]), Step(1, 0, 9))
+    criterion.note_objects(np.array([1, 2, 0, 5]), StepPosition(1, 0, 9))
     assert criterion.epoch_lines() == []
-    for step in (Step(1, 1, 9), Step(1, 1, 9, micro=1), Step(1, 1, 9), Step(1, 1, 9, micro=1)):  # passes run again
+    for step in (
+        StepPosition(1, 1, 9),
+        StepPosition(1, 1, 9, micro=1),
+        StepPosition(1, 1, 9),
+        StepPosition(1, 1, 9, micro=1),
+    ):  # passes run again
         criterion.note_objects(np.array([(1, 8), (0, 6)][step.micro]), step)
     (line,) = criterion.epoch_lines()
     assert line.startswith("4 of 15 objects on the first device had no query to find them: an image holds up to 8, and")

@@ -3,20 +3,20 @@
 import numpy as np
 import paddle
 import pytest
-from support.small_detr import CLASSES, QUERIES, default_dtype, images_of, small_detr
+from support.small_detr import CLASSES, QUERIES, default_dtype, make_images, small_detr
 
-from paddlevit_dist.checkpoint.load import classes_of, load_weights
+from paddlevit_dist.checkpoint.load import count_classes, load_weights
 from paddlevit_dist.checkpoint.weights import given_weights
 from paddlevit_dist.distributed import recompute_layers
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
-from paddlevit_dist.images.detection.detr.transformer import cells_of, grid_points, sine_embedding
+from paddlevit_dist.images.detection.detr.transformer import find_valid_cells, grid_points, sine_embedding
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 
 SIZES = [(40, 32), (24, 41), (61, 40), (9, 30)]
 
 
-def outputs_of(model, images, sizes):
+def make_outputs(model, images, sizes):
     with paddle.no_grad():
         outputs = model(images, sizes)
     return outputs["layer_logits"].numpy(), outputs["layer_boxes"].numpy()
@@ -31,30 +31,30 @@ def alone(images, sizes, number):
 def test_masked_padding_makes_a_batch_equal_to_its_images(dilation):
     model = small_detr("float64", mask_padding=True, dilation=dilation)
     model.eval()
-    images, sizes = images_of(SIZES, "float64")
+    images, sizes = make_images(SIZES, "float64")
     with default_dtype("float64"):
-        batch = outputs_of(model, images, sizes)
+        batch = make_outputs(model, images, sizes)
         for number in range(len(SIZES)):
             image, size = alone(images, sizes, number)
-            for together, one in zip(batch, outputs_of(model, image, size)):
+            for together, one in zip(batch, make_outputs(model, image, size)):
                 np.testing.assert_allclose(together[:, number], one[:, 0], atol=1e-12)
-            for told, untold in zip(outputs_of(model, image, size), outputs_of(model, image, None)):
+            for told, untold in zip(make_outputs(model, image, size), make_outputs(model, image, None)):
                 np.testing.assert_allclose(told, untold, atol=1e-12)
 
 
 def test_without_it_padding_changes_an_image():
     model = small_detr("float64")
     model.eval()
-    images, sizes = images_of(SIZES, "float64")
-    logits, _ = outputs_of(model, images, sizes)
-    assert np.abs(logits[:, 1] - outputs_of(model, *alone(images, sizes, 1))[0][:, 0]).max() > 1e-6
+    images, sizes = make_images(SIZES, "float64")
+    logits, _ = make_outputs(model, images, sizes)
+    assert np.abs(logits[:, 1] - make_outputs(model, *alone(images, sizes, 1))[0][:, 0]).max() > 1e-6
 
 
 def test_a_padded_batch_of_equal_sizes_is_no_other_than_one_without_sizes():
     model = small_detr()
     model.eval()
-    images, sizes = images_of([(32, 40)] * 2)
-    for told, untold in zip(outputs_of(model, images, sizes), outputs_of(model, images, None)):
+    images, sizes = make_images([(32, 40)] * 2)
+    for told, untold in zip(make_outputs(model, images, sizes), make_outputs(model, images, None)):
         np.testing.assert_allclose(told, untold, atol=1e-6)
 
 
@@ -63,14 +63,14 @@ def test_a_padded_batch_of_equal_sizes_is_no_other_than_one_without_sizes():
 def test_images_of_a_pixel(sizes, mask_padding):
     model = small_detr(mask_padding=mask_padding)
     model.eval()
-    for array in outputs_of(model, *images_of(sizes)):
+    for array in make_outputs(model, *make_images(sizes)):
         assert np.isfinite(array).all() and array.shape[:3] == (2, len(sizes), QUERIES)
 
 
 def test_cells_are_those_that_nearest_resizing_finds():
     height, width, grid = 37, 50, (5, 7)
     sizes = np.array([[37, 50], [12, 50], [1, 23], [30, 1]])
-    cells = cells_of(paddle.to_tensor(sizes), (height, width), grid)
+    cells = find_valid_cells(paddle.to_tensor(sizes), (height, width), grid)
     for number, (own_height, own_width) in enumerate(sizes):
         mask = np.ones((height, width), bool)
         mask[:own_height, :own_width] = False
@@ -80,7 +80,7 @@ def test_cells_are_those_that_nearest_resizing_finds():
 
 def test_the_embedding_of_a_cell_is_that_of_its_share_of_the_image():
     channels, sizes = 8, np.array([[40, 64], [24, 33]])
-    found = sine_embedding(cells_of(paddle.to_tensor(sizes), (40, 64), (5, 8), 8), channels, "float64").numpy()
+    found = sine_embedding(find_valid_cells(paddle.to_tensor(sizes), (40, 64), (5, 8), 8), channels, "float64").numpy()
     for number, (rows, columns) in enumerate([(5, 8), (3, 5)]):
         for row, column in [(0, 0), (rows - 1, columns - 1), (1, 3)]:
             expected = []
@@ -131,7 +131,7 @@ def test_a_model_and_its_criterion_agree(name):
 def test_other_backbones_have_no_options_of_a_resnet(backbone, options):
     model = small_detr(backbone=backbone, backbone_options=options, frozen_stages=2)
     model.eval()
-    logits, boxes = outputs_of(model, *images_of([(64, 64), (40, 64)]))
+    logits, boxes = make_outputs(model, *make_images([(64, 64), (40, 64)]))
     assert np.isfinite(logits).all() and np.isfinite(boxes).all()
     with pytest.raises(UserError, match="MODEL.MASK_PADDING: backbone"):
         small_detr(backbone=backbone, backbone_options=options, mask_padding=True)
@@ -168,14 +168,14 @@ def test_boxes_are_told_from_the_points_of_their_queries():
     last = model.bbox_embed.layers[-1]
     last.weight.set_value(paddle.zeros_like(last.weight))
     last.bias.set_value(paddle.zeros_like(last.bias))
-    _, boxes = outputs_of(model, *images_of([(32, 32)]))
+    _, boxes = make_outputs(model, *make_images([(32, 32)]))
     np.testing.assert_allclose(boxes[0, 0, :, [1, 0]].T, grid_points(9), atol=1e-6)
 
 
 def test_the_authors_classifier_is_reduced_to_the_categories_of_coco():
     theirs, ours = small_detr(num_classes=91), small_detr(num_classes=80)
     state = {name: value.numpy() for name, value in theirs.state_dict().items()}
-    assert classes_of(ours, given_weights(state)) == 80
+    assert count_classes(ours, given_weights(state)) == 80
     report = load_weights(ours, state, strict=True)
     assert sorted(report.resized) == ["class_embed.bias", "class_embed.weight"]
     assert "92 outputs" in report.summary() and "80 categories" in report.summary()
@@ -209,7 +209,7 @@ def test_a_classifier_of_other_classes_begins_anew():
     state = {name: value.numpy() for name, value in theirs.state_dict().items()}
     report = load_weights(ours, state)
     assert sorted(report.reinitialised) == ["class_embed.bias", "class_embed.weight"] and not report.missing
-    assert classes_of(ours, given_weights(ours.state_dict())) == 3
+    assert count_classes(ours, given_weights(ours.state_dict())) == 3
     with pytest.raises(UserError, match="it has 80 classes and the model 3: set MODEL.NUM_CLASSES to 80"):
         load_weights(ours, state, strict=True)
 
@@ -230,7 +230,7 @@ def test_recomputed_layers_change_no_gradient(mask_padding):
         assert len(layers) == 2 + 1  # blocks of the backbone, whose batch norms are fixed, and the encoder's layer
         if recomputes:
             recompute_layers(layers)
-        images, sizes = images_of(SIZES)
+        images, sizes = make_images(SIZES)
         paddle.seed(3)
         outputs = model(images, sizes)
         (outputs["layer_logits"] ** 2).sum().backward()

@@ -7,7 +7,7 @@ import pytest
 from support import coco_peer
 from support.drawn_detections import NOTHING_FOUND
 
-from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 from paddlevit_dist.runtime.errors import UserError
@@ -39,15 +39,15 @@ def test_more_detections_than_are_looked_at():
 
 def test_tables_of_ranks_join_to_the_same_in_any_order():
     dataset, results = coco_peer.random_case(8, num_images=9)
-    whole, _ = coco_peer.table_of(dataset, results)
-    parts = [coco_peer.table_of(dataset, results, whole.image_ids[rank::3].tolist())[0] for rank in (2, 0, 1)]
+    whole, _ = coco_peer.make_table(dataset, results)
+    parts = [coco_peer.make_table(dataset, results, whole.image_ids[rank::3].tolist())[0] for rank in (2, 0, 1)]
     sent = [MatchTable.unpacked(pickle.loads(pickle.dumps(part.packed()))) for part in parts]
     for ours, expected in zip(MatchTable.joined(sent), whole):
         assert np.array_equal(ours, expected) and ours.dtype == expected.dtype
 
 
 def test_an_image_in_two_tables_is_refused():
-    table, _ = coco_peer.table_of(*coco_peer.random_case(8))
+    table, _ = coco_peer.make_table(*coco_peer.random_case(8))
     with pytest.raises(UserError, match="evaluated twice"):
         MatchTable.joined([table, table])
 
@@ -64,7 +64,7 @@ def test_nothing_found_and_nothing_to_find():
 def test_detections_of_a_network_score_as_the_file_written_of_them_does():
     truth = BoxGroundTruth(np.array([[10.1, 20.2, 50.0, 40.0]]), np.array([0]), np.array([2000.0]), np.array([False]))
     corners = np.array([[10.3, 20.1, 60.4, 60.5]], np.float32)
-    found = Detections(corners, np.array([0.3], np.float32), np.array([0]))
+    found = DetectedObjects(corners, np.array([0.3], np.float32), np.array([0]))
     x, y, right, bottom = corners[0].tolist()
     results = [
         {"image_id": 1, "category_id": 1, "bbox": [x, y, right - x, bottom - y], "score": float(found.scores[0])}
@@ -88,7 +88,7 @@ def test_what_crosses_is_less_than_a_megabyte_per_thousand_images():
         truth = BoxGroundTruth(boxes, labels, boxes[:, 2] * boxes[:, 3], rng.random(7) < 0.1)
         near = boxes[rng.integers(0, 7, 100)] + rng.normal(0, 6, (100, 4))
         corners = np.concatenate([near[:, :2], near[:, :2] + near[:, 2:]], axis=1).astype(np.float32)
-        found = Detections(corners, rng.random(100).astype(np.float32), rng.choice(labels, 100))
+        found = DetectedObjects(corners, rng.random(100).astype(np.float32), rng.choice(labels, 100))
         tables.append(match(image_id, truth, found, 80))
     own = MatchTable.joined(tables)._replace(totals=np.zeros((80, 4), np.int64))
     assert len(own.labels) == 4000

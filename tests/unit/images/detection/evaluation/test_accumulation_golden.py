@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import coco_peer, golden
 
-from paddlevit_dist.images.run_lengths import runs_of
+from paddlevit_dist.images.run_lengths import parse_segmentation
 
 BOX = golden.description("coco_box_ap")
 
@@ -15,7 +15,7 @@ def recipe():
     return golden.program("recipe_coco.py")
 
 
-def options_of(params):
+def make_options(params):
     """The golden file's parameters of pycocotools as ours."""
     assert set(params) <= {"imgIds", "maxDets", "useCats"}
     names = {"imgIds": "image_ids", "maxDets": "max_detections"}  # pycocotools sorts both
@@ -52,7 +52,7 @@ def assert_as_stored(ours, stored, case, facts):
 @pytest.mark.parametrize("case", BOX["cases"])
 def test_golden_box_ap_in_all_numbers(case, boxes, box_arrays):
     params = BOX["cases"][case]["params"]
-    ours = coco_peer.accumulated(*boxes, **options_of(params))
+    ours = coco_peer.accumulated(*boxes, **make_options(params))
     assert_as_stored(ours, box_arrays, case, BOX["cases"][case]["precision"])
 
 
@@ -67,7 +67,7 @@ def test_golden_box_matches_of_every_result(boxes, box_arrays):
 
 def assert_matches_as_stored(dataset, results, stored, kind):
     rows = coco_peer.rows_of_results(dataset, results, kind)  # result -> its row, -1 if it was not looked at
-    table, _ = coco_peer.table_of(dataset, results, kind=kind)
+    table, _ = coco_peer.make_table(dataset, results, kind=kind)
     for which, bit in enumerate((0, 5)):  # IoU 0.5 and 0.75 in all areas
         matched, ignored = stored["default/result_match"][which], stored["default/result_ignored"][which] == 1
         assert np.array_equal(rows >= 0, matched >= 0)
@@ -97,13 +97,13 @@ def mask_arrays():
 def test_golden_pixels_and_run_lengths_of_every_annotation(masks, mask_arrays):
     sizes = {image["id"]: (image["height"], image["width"]) for image in masks[0]["images"]}
     for annotation, pixels in zip(masks[0]["annotations"], mask_arrays["annotation_pixels"]):
-        runs = runs_of(annotation["segmentation"], *sizes[annotation["image_id"]])
+        runs = parse_segmentation(annotation["segmentation"], *sizes[annotation["image_id"]])
         assert runs.area == pixels
         assert runs.compress()["counts"] == MASK["annotation_rles"][str(annotation["id"])]
 
 
 def test_golden_pixels_and_boxes_of_every_result(masks, mask_arrays):
-    runs = [runs_of(result["segmentation"]) for result in masks[1]]
+    runs = [parse_segmentation(result["segmentation"]) for result in masks[1]]
     assert [one.area for one in runs] == mask_arrays["result_pixels"].tolist()
     assert [list(one.box()) for one in runs] == mask_arrays["result_boxes"].tolist()
 
@@ -111,7 +111,7 @@ def test_golden_pixels_and_boxes_of_every_result(masks, mask_arrays):
 @pytest.mark.parametrize("case", MASK["cases"])
 def test_golden_mask_ap_in_all_numbers(case, masks, mask_arrays):
     params = MASK["cases"][case]["params"]
-    ours = coco_peer.accumulated(*masks, kind="segm", **options_of(params))
+    ours = coco_peer.accumulated(*masks, kind="segm", **make_options(params))
     assert_as_stored(ours, mask_arrays, case, MASK["cases"][case]["precision"])
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.coco_writer import write_coco, write_image
 
 from paddlevit_dist.commands import evaluate_detections
-from paddlevit_dist.images.run_lengths import outline, runs_of
+from paddlevit_dist.images.run_lengths import outline, parse_segmentation
 from paddlevit_dist.runtime.errors import UserError
 
 IMAGES = [
@@ -51,7 +51,7 @@ def renumbered(paths=PATHS, names=NAMES, results=RESULTS):
 
 @pytest.fixture
 def evaluate(tmp_path, capsys):
-    """Scores results: what stands on stdout as JSON, and stderr; without ``as_json`` what stands on stdout."""
+    """Scores results: what stands on stdout as JSON, and stderr; without ``to_json`` what stands on stdout."""
 
     def run(annotations, results, *options, as_json=True):
         for name, content in (("a.json", annotations), ("r.json", results)):
@@ -89,7 +89,7 @@ def test_masks_are_matched_by_names_too(evaluate):
     for one in annotations["annotations"]:
         one["segmentation"] = outline(one["bbox"])
     for one in results:
-        one["segmentation"] = runs_of(outline(one.pop("bbox")), *sizes[one["image_id"]]).compress()
+        one["segmentation"] = parse_segmentation(outline(one.pop("bbox")), *sizes[one["image_id"]]).compress()
     expected, _ = evaluate(annotations, results, "-iou_type=segm")
     said, _ = evaluate(annotations, renumbered(results=results), "-iou_type=segm")
     assert said["stats"] == expected["stats"] and said["stats"][0] > 0.2

@@ -76,7 +76,7 @@ def test_outlines_are_masks_and_boxes(tmp_path, capsys):
         annotation["segmentation"] = [corners(annotation["bbox"])]
     for file in (tmp_path / "found").iterdir():
         lines = [line.split() for line in file.read_text().split("\n") if line.strip()]
-        file.write_text("\n".join(" ".join([own[0], *map(repr, shares_of(own)), own[5]]) for own in lines))
+        file.write_text("\n".join(" ".join([own[0], *map(repr, make_shares(own)), own[5]]) for own in lines))
     for result in results:
         result["segmentation"] = [corners(result["bbox"])]
     (tmp_path / "truth.json").write_text(json.dumps(coco))
@@ -94,7 +94,7 @@ def corners(box):
     return [x, y, x + across, y, x + across, y + down, x, y + down]
 
 
-def shares_of(words):
+def make_shares(words):
     return corners(in_pixels(" ".join(words[:5]), 1, 1))
 
 

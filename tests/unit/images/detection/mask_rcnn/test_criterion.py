@@ -8,13 +8,13 @@ import pytest
 from support import mask_rcnn_batches as batches
 from support import mask_rcnn_peers as peers
 
-from paddlevit_dist.engine.steps import loss_of
+from paddlevit_dist.engine.steps import compute_loss
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion, mask_targets, region_targets
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.detection.variants import MaskRcnnRules
 
 
-def outputs_of(rng, used, regions, masks):
+def make_outputs(rng, used, regions, masks):
     """Made-up outputs: ``used`` of 6 anchors in each image, regions and regions with masks in each image."""
     images, classes = len(used), 4
     positive = (rng.random((images, 6)) < 0.5) * 1.0
@@ -60,38 +60,38 @@ def by_hand(out, betas):
 
 @pytest.mark.parametrize("betas", [(1 / 9, 1 / 9), (1 / 9, 1e-9), (0.5, 0.05)])
 def test_the_terms_are_those_of_a_loop(betas):
-    out = outputs_of(np.random.default_rng(0), used=[6, 3], regions=[4, 2], masks=[3, 0])
+    out = make_outputs(np.random.default_rng(0), used=[6, 3], regions=[4, 2], masks=[3, 0])
     tensors = {name: paddle.to_tensor(value) for name, value in out.items()}
-    for normaliser in ("global", "reference"):
-        terms = MaskRcnnCriterion(*betas, normaliser=normaliser).terms(tensors, None)
+    for normalizer in ("global", "reference"):
+        terms = MaskRcnnCriterion(*betas, normalizer=normalizer).terms(tensors, None)
         for name, losses in by_hand(out, betas).items():
-            if normaliser == "global":  # the mean over an image's samples, then over the images
+            if normalizer == "global":  # the mean over an image's samples, then over the images
                 expected, count = sum(loss * share for loss, share in losses), 2
             else:  # the mean over the samples of the device
                 used = [loss for loss, share in losses if share > 0]
                 expected, count = sum(used), len(used)
-            np.testing.assert_allclose(terms[name].sum.item(), expected, rtol=1e-6, err_msg=f"{normaliser} {name}")
+            np.testing.assert_allclose(terms[name].sum.item(), expected, rtol=1e-6, err_msg=f"{normalizer} {name}")
             assert float(terms[name].count) == count
 
 
 def test_the_classes_may_weigh_more():
-    out = outputs_of(np.random.default_rng(2), used=[6], regions=[5], masks=[1])
+    out = make_outputs(np.random.default_rng(2), used=[6], regions=[5], masks=[1])
     tensors = {name: paddle.to_tensor(value) for name, value in out.items()}
     terms = MaskRcnnCriterion(class_weight=2.0).terms(tensors, None)
     assert {name: term.weight for name, term in terms.items()} == {**dict.fromkeys(terms, 1.0), "classes": 2.0}
 
 
 def test_a_straight_line_is_the_limit_of_the_smooth_one():
-    out = outputs_of(np.random.default_rng(1), used=[6], regions=[5], masks=[1])
+    out = make_outputs(np.random.default_rng(1), used=[6], regions=[5], masks=[1])
     tensors = {name: paddle.to_tensor(value) for name, value in out.items()}
     line, nearly = (MaskRcnnCriterion(1 / 9, beta).terms(tensors, None)["boxes"].sum.item() for beta in (0.0, 1e-12))
     assert line == pytest.approx(nearly, rel=1e-9)
 
 
-def gradients_of(model, arrays, ranks, normaliser="global"):
+def make_gradients(model, arrays, ranks, normalizer="global"):
     """Of the weights after an update in which each of ``ranks`` has the rows of a list, one micro-batch after the
     other, by the engine's own formula."""
-    criterion = MaskRCNN.criterion(batches.NAME, batches.CLASSES, {"normaliser": normaliser})
+    criterion = MaskRCNN.criterion(batches.NAME, batches.CLASSES, {"normalizer": normalizer})
     parts = [rows for rank in ranks for rows in rank]
     counts = [criterion.counts({"labels": arrays[2][rows]}) for rows in parts]
     total = {name: sum(count[name] for count in counts) for name in criterion.count_names}
@@ -99,7 +99,7 @@ def gradients_of(model, arrays, ranks, normaliser="global"):
     for rows in parts:
         images, targets = batches.batch(arrays, rows)
         terms = criterion.terms(model(images, targets.sizes, targets), targets)
-        (loss_of(terms, total, len(ranks[0]), len(ranks)) / len(ranks)).backward()
+        (compute_loss(terms, total, len(ranks[0]), len(ranks)) / len(ranks)).backward()
     return {name: p.grad.numpy() for name, p in model.named_parameters() if not p.stop_gradient}
 
 
@@ -107,22 +107,22 @@ def test_one_device_two_devices_and_accumulation_give_the_same_gradients():
     model = batches.model(**batches.EVERY_SAMPLE)
     model.eval()  # batch norms of several devices are another matter
     arrays = batches.images([3, 0, 1, 2])
-    whole = gradients_of(model, arrays, [[slice(0, 4)]])
+    whole = make_gradients(model, arrays, [[slice(0, 4)]])
     assert all(abs(gradient).max() > 0 for name, gradient in whole.items() if "norm" not in name)
     for ranks in ([[slice(0, 2)], [slice(2, 4)]], [[slice(0, 1), slice(1, 2)], [slice(2, 3), slice(3, 4)]]):
-        for name, gradient in gradients_of(model, arrays, ranks).items():
+        for name, gradient in make_gradients(model, arrays, ranks).items():
             np.testing.assert_allclose(
                 gradient, whole[name], atol=1e-10 * max(abs(whole[name]).max(), 1e-6), err_msg=name
             )
 
 
-def test_one_image_a_device_is_the_same_by_either_normaliser():
+def test_one_image_a_device_is_the_same_by_either_normalizer():
     model = batches.model(**batches.EVERY_SAMPLE)
     model.eval()
     arrays = batches.images([2, 1], seed=3)
     ranks = [[slice(0, 1)], [slice(1, 2)]]
-    reference = gradients_of(model, arrays, ranks, "reference")
-    for name, gradient in gradients_of(model, arrays, ranks).items():
+    reference = make_gradients(model, arrays, ranks, "reference")
+    for name, gradient in make_gradients(model, arrays, ranks).items():
         np.testing.assert_allclose(gradient, reference[name], atol=1e-10 * max(abs(reference[name]).max(), 1e-6))
 
 

@@ -314,11 +314,11 @@ def test_a_classifiers_weights_are_the_backbones():
 
 def test_the_criterion_goes_to_the_loader_and_counts_images():
     labels = np.array([[0, 1], [-1, -1], [2, -1]])
-    for normaliser, names in (
+    for normalizer, names in (
         ("global", {"objectness", "anchor_boxes", "classes", "boxes", "masks"}),
         ("reference", {"images"}),
     ):
-        criterion = pickle.loads(pickle.dumps(MaskRCNN.criterion(batches.NAME, 3, {"normaliser": normaliser})))
+        criterion = pickle.loads(pickle.dumps(MaskRCNN.criterion(batches.NAME, 3, {"normalizer": normalizer})))
         assert criterion.counts({"labels": labels}) == dict.fromkeys(names, 3)
     assert "masks" not in FasterRCNN.criterion("faster_rcnn_resnet50_fpn", 2).count_names
 

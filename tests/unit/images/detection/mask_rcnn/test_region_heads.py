@@ -5,7 +5,7 @@ import paddle
 import pytest
 from support import mask_rcnn_peers as peers
 
-from paddlevit_dist.images.detection.mask_rcnn.region_heads import cut_out, levels_of, paste, roi_align
+from paddlevit_dist.images.detection.mask_rcnn.region_heads import assign_levels, cut_out, paste, roi_align
 
 
 def tensor(values, dtype="float64"):
@@ -15,8 +15,8 @@ def tensor(values, dtype="float64"):
 def test_a_region_is_cut_out_one_level_coarser_for_each_doubling_of_its_side():
     sides = [1e-9, 4, 111, 112, 223, 224, 447, 448, 10000]
     boxes = tensor([[0, 0, side, side] for side in sides], "float32")
-    assert levels_of(boxes, 4, 224).numpy().tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3]
-    assert levels_of(boxes[1:2], 4, 4).numpy().tolist() == [2]
+    assert assign_levels(boxes, 4, 224).numpy().tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3]
+    assert assign_levels(boxes[1:2], 4, 4).numpy().tolist() == [2]
 
 
 @pytest.mark.parametrize("numbers", [[3, 0, 4], [0, 0, 7], [7, 0, 0]])
@@ -74,8 +74,8 @@ def test_a_mask_is_resized_to_its_box_and_laid_into_the_image(box):
     mask, (height, width) = rng.random((6, 6)), (20, 24)
     # torchvision: a border of one, the box grown by as much, whole pixels, bilinear without aligned corners
     padded = np.pad(mask, 1)
-    centre, half = np.array([box[0] + box[2], box[1] + box[3]]) / 2, np.array([box[2] - box[0], box[3] - box[1]]) / 2
-    x0, y0, x1, y1 = (int(value) for value in [*(centre - half * 8 / 6), *(centre + half * 8 / 6)])
+    center, half = np.array([box[0] + box[2], box[1] + box[3]]) / 2, np.array([box[2] - box[0], box[3] - box[1]]) / 2
+    x0, y0, x1, y1 = (int(value) for value in [*(center - half * 8 / 6), *(center + half * 8 / 6)])
     rows, columns = max(y1 - y0 + 1, 1), max(x1 - x0 + 1, 1)
     expected = np.zeros((height, width), np.uint8)
     for y, x in np.ndindex(height, width):

@@ -6,27 +6,27 @@ import pickle
 import numpy as np
 import paddle
 import pytest
-from support.rtdetr_batches import BINS, LAYERS, NOISE, SIZES, batch_of, index_of, outputs_of, targets_of
-from support.small_detr import CLASSES, QUERIES, objects_of
+from support.rtdetr_batches import BINS, LAYERS, NOISE, SIZES, make_batch, make_index, make_outputs, make_targets
+from support.small_detr import CLASSES, QUERIES, make_objects
 
 from paddlevit_dist.data.loader import sample_generator
 from paddlevit_dist.data.sampler import SampleKey
-from paddlevit_dist.engine.steps import loss_of
+from paddlevit_dist.engine.steps import compute_loss
 from paddlevit_dist.images.detection.boxes import relative
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise
-from paddlevit_dist.images.detection.rtdetr.distributions import Bins
-from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion, union_of
+from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
+from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion, unite_matchings
 
 
-def ends_of(box):
+def make_ends(box):
     half = np.maximum(box[2:], 0) / 2
     return np.concatenate([box[:2] - half, box[:2] + half])
 
 
 def overlap_by_hand(first, second):
     """IoU and generalised IoU of two boxes given by centre and sides."""
-    a, b = ends_of(first), ends_of(second)
+    a, b = make_ends(first), make_ends(second)
     inside = max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
     union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - inside
     hull = (max(a[2], b[2]) - min(a[0], b[0])) * (max(a[3], b[3]) - min(a[1], b[1]))
@@ -70,7 +70,7 @@ def boxes_by_hand(boxes, pairs, truth):
     return distance, sum(1 - overlap_by_hand(boxes[query], truth[number])[1] for query, number in pairs)
 
 
-def truth_of(targets, image):
+def make_truth(targets, image):
     labels = targets.labels.numpy()[image]
     labels = labels[labels >= 0]
     return relative(targets.boxes.astype("float64"), targets.sizes).numpy()[image, : len(labels)], labels
@@ -81,7 +81,7 @@ def denoising_pairs(targets, image):
     return [(query, number) for query, number in enumerate(objects) if number < targets.labels.shape[1]]
 
 
-def sums_of(criterion, outputs, targets):
+def make_sums(criterion, outputs, targets):
     heads = criterion.heads(outputs)
     matches = criterion.matches(heads, targets)
     return matches, {
@@ -89,7 +89,7 @@ def sums_of(criterion, outputs, targets):
     }
 
 
-def numpy_of(outputs):
+def make_numpy(outputs):
     return {name: value.numpy() for name, value in outputs.items()}
 
 
@@ -106,7 +106,7 @@ def sums_by_hand(arrays, others, targets, prefix="", shared=None):
     weights = targets.denoising.weights.numpy() if prefix else np.ones(logits.shape[1:3])
     found = {name: np.zeros(len(logits)) for name in ("class", "box", "giou")}
     for head, image in np.ndindex(*logits.shape[:2]):
-        (truth, labels), given = truth_of(targets, image), (logits[head, image], boxes[head, image])
+        (truth, labels), given = make_truth(targets, image), (logits[head, image], boxes[head, image])
         pairs = denoising_pairs(targets, image) if prefix else best_pairs(*given, truth, labels)
         found["class"][head] += varifocal_by_hand(*given, pairs, truth, labels, weights[image])
         distance, overlap = boxes_by_hand(given[1], pairs if shared is None else shared[image], truth)
@@ -117,10 +117,10 @@ def sums_by_hand(arrays, others, targets, prefix="", shared=None):
 
 @pytest.mark.parametrize("numbers", [(2, 0, 1, 3), (0, 0, 0, 0), (6, 1, 7, 0)])
 def test_losses_of_rtdetr_are_those_of_the_best_assignments_and_of_the_known_ones(numbers):
-    targets = targets_of(batch_of(numbers))
-    outputs = outputs_of(targets.denoising.labels.shape[1])
-    _, found = sums_of(VarifocalCriterion(CLASSES, QUERIES, LAYERS, noise=NOISE), outputs, targets)
-    arrays = numpy_of(outputs)
+    targets = make_targets(make_batch(numbers))
+    outputs = make_outputs(targets.denoising.labels.shape[1])
+    _, found = make_sums(VarifocalCriterion(CLASSES, QUERIES, LAYERS, noise=NOISE), outputs, targets)
+    arrays = make_numpy(outputs)
     expected = {**sums_by_hand(arrays, ["encoder"], targets), **sums_by_hand(arrays, [], targets, "denoising_")}
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-6, atol=1e-9, err_msg=name)
@@ -140,7 +140,7 @@ def test_the_union_takes_what_most_layers_say():
     matchings = random.integers(0, 5, (7, 3, 20))
     matchings[:, 1] = 4  # an image without objects
     expected = np.stack([union_by_hand(matchings, image, 4) for image in range(3)])
-    np.testing.assert_array_equal(union_of(matchings, 4), expected)
+    np.testing.assert_array_equal(unite_matchings(matchings, 4), expected)
     assert (expected[1] == 4).all() and (expected[0] < 4).any()
 
 
@@ -150,7 +150,7 @@ def softmax(x):
 
 def fine_by_hand(logits, reference, box, wanted):
     """Cross-entropy of the two bins beside each side's distance, times the overlap."""
-    table, (x, y, w, h), ends = BINS.distances(), reference, ends_of(wanted)
+    table, (x, y, w, h), ends = BINS.distances(), reference, make_ends(wanted)
     distances = [(x - ends[0]) / w, (y - ends[1]) / h, (ends[2] - x) / w, (ends[3] - y) / h]
     total = 0.0
     for side, distance in enumerate(np.array(distances) * BINS.reg_scale - 0.5 * BINS.reg_scale):
@@ -175,7 +175,7 @@ def distill_by_hand(arrays, prefix, layer, object_of, targets, weights, sizes):
     sums, counts = np.zeros(2), np.zeros(2)
     for image, query in np.ndindex(*object_of.shape):
         corners = arrays[f"{prefix}layer_corners"][:, image, query].reshape(LAYERS, 4, -1)
-        truth, labels = truth_of(targets, image)
+        truth, labels = make_truth(targets, image)
         is_other = object_of[image, query] >= len(labels)
         if is_other:
             weight = sigmoid(arrays[f"{prefix}layer_logits"][-1, image, query]).max()
@@ -190,10 +190,10 @@ def distill_by_hand(arrays, prefix, layer, object_of, targets, weights, sizes):
 
 @pytest.mark.parametrize("numbers", [(2, 0, 1, 3), (0, 0, 0, 0), (1, 1, 7, 0)])
 def test_losses_of_dfine_with_the_union_and_distributions(numbers):
-    targets = targets_of(batch_of(numbers))
-    outputs = outputs_of(targets.denoising.labels.shape[1])
-    matches, found = sums_of(FineCriterion(CLASSES, QUERIES, LAYERS, noise=NOISE, bins=BINS), outputs, targets)
-    arrays, most = numpy_of(outputs), targets.labels.shape[1]
+    targets = make_targets(make_batch(numbers))
+    outputs = make_outputs(targets.denoising.labels.shape[1])
+    matches, found = make_sums(FineCriterion(CLASSES, QUERIES, LAYERS, noise=NOISE, bins=BINS), outputs, targets)
+    arrays, most = make_numpy(outputs), targets.labels.shape[1]
     union = np.stack([union_by_hand(matches.object_of, image, most) for image in range(4)])
     assert found["pairs"] == (union < most).sum()
     own, weights = targets.denoising.objects.numpy(), targets.denoising.weights.numpy()
@@ -207,7 +207,7 @@ def test_losses_of_dfine_with_the_union_and_distributions(numbers):
             distill_by_hand(arrays, prefix, layer, objects, targets, weight, sizes) for layer in range(LAYERS - 1)
         ]
     for image, layer in np.ndindex(4, LAYERS):
-        truth, _ = truth_of(targets, image)
+        truth, _ = make_truth(targets, image)
         for prefix, some in (("", shared[image]), ("denoising_", denoising_pairs(targets, image))):
             for query, number in some:
                 sides = arrays[f"{prefix}layer_corners"][layer, image, query].reshape(4, -1)
@@ -220,14 +220,14 @@ def test_losses_of_dfine_with_the_union_and_distributions(numbers):
 
 
 def test_bins_are_those_of_the_paper():
-    table = Bins(32, 0.5, 4.0).distances()
+    table = DistanceBins(32, 0.5, 4.0).distances()
     step = 3 ** (2 / 30)
     expected = [-4, *(1 - step**i for i in range(15, 0, -1)), 0, *(step**i - 1 for i in range(1, 16)), 4]
     np.testing.assert_allclose(table, expected, rtol=1e-12)
 
 
 def test_targets_have_the_distance_as_their_mean_and_end_at_the_last_bin():
-    bins, table = Bins(), Bins().distances()
+    bins, table = DistanceBins(), DistanceBins().distances()
     references = paddle.to_tensor([[0.5, 0.5, 0.2, 0.2]] * 3, dtype="float64")
     wanted = paddle.to_tensor([[0.48, 0.5, 0.25, 0.17], [0.5, 0.5, 0.9, 0.9], [0.9, 0.5, 0.1, 0.1]], dtype="float64")
     target = bins.target(references, wanted).numpy()
@@ -239,31 +239,31 @@ def test_targets_have_the_distance_as_their_mean_and_end_at_the_last_bin():
     assert target[2, 0, 0] == 1  # the object lies right of the reference: less than the first bin
 
 
-def loss_in_parts(kind, groups, normaliser="global"):
+def loss_in_parts(kind, groups, normalizer="global"):
     """Gradients of the outputs of one update, for the images of each micro-batch of one process."""
     numbers = (3, 0, 1, 6)
-    batch = batch_of(numbers)
-    criterion = kind(CLASSES, QUERIES, LAYERS, normaliser, noise=NOISE)
+    batch = make_batch(numbers)
+    criterion = kind(CLASSES, QUERIES, LAYERS, normalizer, noise=NOISE)
     criterion = pickle.loads(pickle.dumps(criterion))
     totals = criterion.counts(batch)
     assert set(totals) == set(criterion.count_names)
     gradients = {}
-    outputs = outputs_of(batch["denoising_labels"].shape[1])
+    outputs = make_outputs(batch["denoising_labels"].shape[1])
     for rows in groups:
-        own = {name: part_of(value, rows, name) for name, value in outputs.items()}
+        own = {name: make_part(value, rows, name) for name, value in outputs.items()}
         for tensor in own.values():
             tensor.stop_gradient = False
-        terms = criterion.terms(own, targets_of(batch, rows))
-        loss_of(terms, totals, len(groups), 1).backward()
+        terms = criterion.terms(own, make_targets(batch, rows))
+        compute_loss(terms, totals, len(groups), 1).backward()
         for name, tensor in own.items():
             if tensor.grad is not None:
                 full = gradients.setdefault(name, np.zeros(outputs[name].shape))
-                full[index_of(rows, name)] = tensor.grad.numpy()
+                full[make_index(rows, name)] = tensor.grad.numpy()
     return gradients
 
 
-def part_of(value, rows, name):
-    return paddle.to_tensor(value.numpy()[index_of(rows, name)])
+def make_part(value, rows, name):
+    return paddle.to_tensor(value.numpy()[make_index(rows, name)])
 
 
 def test_gradients_of_rtdetr_do_not_depend_on_micro_batches():
@@ -277,18 +277,18 @@ def test_gradients_of_rtdetr_do_not_depend_on_micro_batches():
 @pytest.mark.parametrize("kind", [VarifocalCriterion, FineCriterion])
 @pytest.mark.parametrize("broken", ["layer_logits", "layer_boxes", "encoder_boxes", "denoising_layer_logits"])
 def test_outputs_that_are_not_finite_make_a_loss_that_is_not(kind, broken):
-    batch = batch_of((2, 0, 1, 3))
-    outputs = outputs_of(batch["denoising_labels"].shape[1])
+    batch = make_batch((2, 0, 1, 3))
+    outputs = make_outputs(batch["denoising_labels"].shape[1])
     bins = {"bins": BINS} if kind is FineCriterion else {}
     array = outputs[broken].numpy()
     array[(0, 0) if "layer" in broken else 0] = np.nan
     outputs[broken] = paddle.to_tensor(array)
-    terms = kind(CLASSES, QUERIES, LAYERS, noise=NOISE, **bins).terms(outputs, targets_of(batch))
+    terms = kind(CLASSES, QUERIES, LAYERS, noise=NOISE, **bins).terms(outputs, make_targets(batch))
     assert not np.isfinite(sum(term.sum.item() for term in terms.values() if term.weight))
 
 
 def test_denoising_queries_follow_from_seed_epoch_and_image_alone():
-    boxes, labels = objects_of((3, 1, 0, 6), SIZES)
+    boxes, labels = make_objects((3, 1, 0, 6), SIZES)
 
     def drawn(row, number, epoch=1):
         generator = sample_generator(7, SampleKey(epoch, row, 0))
@@ -325,8 +325,8 @@ def test_a_box_that_noise_turns_inside_out(mirrors):
 
 
 def test_groups_see_the_ordinary_queries_and_themselves():
-    batch = batch_of((2, 0, 3, 1))
-    blocked = targets_of(batch).denoising.blocked(QUERIES).numpy()
+    batch = make_batch((2, 0, 3, 1))
+    blocked = make_targets(batch).denoising.blocked(QUERIES).numpy()
     groups = batch["denoising_groups"]
     number = groups.shape[1]
     assert blocked.shape == (4, number + QUERIES, number + QUERIES)

@@ -54,7 +54,7 @@ def expected(values, places, weights, is_discrete):
     return found.reshape(BATCH, QUERIES, HEADS * DIM)
 
 
-def layer_of(is_compiled, is_discrete):
+def make_layer(is_compiled, is_discrete):
     layer = PointSampling(NUMBERS, is_discrete)
     if is_compiled:
         accelerate(layer)
@@ -76,7 +76,7 @@ def test_values_are_the_weighted_sums_over_all_points(is_compiled, dtype, is_dis
         pytest.skip("Paddle has no MKL here")
     *arrays, _ = drawn()
     with paddle.no_grad():
-        found = layer_of(is_compiled, is_discrete)(arrays_to(arrays[0], dtype), SIZES, *tensors(arrays[1:], dtype))
+        found = make_layer(is_compiled, is_discrete)(arrays_to(arrays[0], dtype), SIZES, *tensors(arrays[1:], dtype))
     allowed = 1e-12 if dtype == "float64" else 2e-6
     np.testing.assert_allclose(found.numpy(), expected(*arrays, is_discrete), rtol=0, atol=allowed)
 
@@ -92,7 +92,7 @@ def test_gradients_are_the_slopes_of_the_sums(is_compiled, dtype, is_discrete):
         pytest.skip("Paddle has no MKL here")
     *arrays, factors = drawn()
     inputs = tensors(arrays, dtype)
-    (layer_of(is_compiled, is_discrete)(inputs[0], SIZES, *inputs[1:]) * arrays_to(factors, dtype)).sum().backward()
+    (make_layer(is_compiled, is_discrete)(inputs[0], SIZES, *inputs[1:]) * arrays_to(factors, dtype)).sum().backward()
     step, random = 1e-6, np.random.default_rng(1)
     for place, (array, tensor) in enumerate(zip(arrays, inputs)):
         if is_discrete and place == 1:
@@ -119,7 +119,7 @@ def test_the_compiled_gradients_are_the_plain_ones_whatever_needs_none(frozen, i
     for is_compiled in (False, True):
         inputs = tensors(arrays, "float32")
         inputs[frozen].stop_gradient = True
-        out = layer_of(is_compiled, is_discrete)(inputs[0], SIZES, *inputs[1:])
+        out = make_layer(is_compiled, is_discrete)(inputs[0], SIZES, *inputs[1:])
         (out * arrays_to(factors, "float32")).sum().backward()
         assert inputs[frozen].grad is None
         found.append([np.zeros(tensor.shape) if tensor.grad is None else tensor.grad.numpy() for tensor in inputs])
@@ -131,7 +131,7 @@ def test_the_compiled_gradients_are_the_plain_ones_whatever_needs_none(frozen, i
 def test_values_of_16_bits_are_sampled_in_32(dtype):
     *arrays, _ = drawn()
     values = arrays_to(arrays[0], "float32").astype(dtype)
-    found = layer_of(False, False)(values, SIZES, *tensors(arrays[1:], "float32"))
+    found = make_layer(False, False)(values, SIZES, *tensors(arrays[1:], "float32"))
     assert found.dtype == values.dtype
     rounded = values.astype("float32").numpy().astype(np.float64)
     bits = 2.0**-10 if dtype == "float16" else 2.0**-7
@@ -144,7 +144,7 @@ def test_what_is_not_a_number_is_not_hidden():
     values, places, weights = (arrays_to(array, "float32") for array in drawn()[:3])
     weights[1, 2, 0, 0], places[1, 2, 0, 0] = math.nan, 0.5
     places[0, 3, 1, 4, 1] = math.nan
-    found = layer_of(True, False)(values, SIZES, places, weights).numpy()
+    found = make_layer(True, False)(values, SIZES, places, weights).numpy()
     assert np.isnan(found[1, 2, :DIM]).all() and np.isnan(found[0, 3, DIM : 2 * DIM]).all()
     assert np.isnan(found).sum() == 2 * DIM
 
@@ -152,7 +152,7 @@ def test_what_is_not_a_number_is_not_hidden():
 class OfThree(paddle.nn.Layer):
     def __init__(self, is_discrete):
         super().__init__()
-        self.sampling = layer_of(False, is_discrete)
+        self.sampling = make_layer(False, is_discrete)
 
     def forward(self, values, places, weights):
         return self.sampling(values, SIZES, places, weights)
@@ -172,7 +172,7 @@ def test_a_saved_program_takes_any_batch(is_discrete, tmp_path):
 @pytest.mark.parametrize("is_discrete", [False, True])
 def test_a_gpu_is_not_waited_for(is_discrete):
     *arrays, _ = drawn()
-    inputs, layer = tensors(arrays, "float32"), layer_of(False, is_discrete)
+    inputs, layer = tensors(arrays, "float32"), make_layer(False, is_discrete)
     with counted_waits() as waits:
         layer(inputs[0], SIZES, *inputs[1:]).sum().backward()
     assert len(waits) == 0, waits

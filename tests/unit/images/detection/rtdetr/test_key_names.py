@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.checkpoint.published import detectors_of
+from paddlevit_dist.checkpoint.published import find_published_detectors
 from paddlevit_dist.checkpoint.weights import given_weights
 from paddlevit_dist.images.detection.rtdetr import key_names
 from paddlevit_dist.images.detection.variants import RTDETR
@@ -158,10 +158,10 @@ def test_heads_for_objects365_are_those_of_cocos_categories_by_name():
 
 
 def test_published_weights_are_listed_beside_their_networks_and_recipes_name_them():
-    listed = [name for model in RTDETR for name in detectors_of(model)]
+    listed = [name for model in RTDETR for name in find_published_detectors(model)]
     assert len(listed) == len(set(listed)) == 24 and "hf:ustc-community/dfine-large-obj2coco-e25" in listed
     for recipe in (ROOT / "configs").glob("*_coco.yaml"):
         model = recipe.stem.removesuffix("_coco")
-        if detectors_of(model):
-            assert f"-eval -pretrained={detectors_of(model)[0]}\n" in recipe.read_text()
+        if find_published_detectors(model):
+            assert f"-eval -pretrained={find_published_detectors(model)[0]}\n" in recipe.read_text()
             assert f"NAME: {model}\n" in recipe.read_text()

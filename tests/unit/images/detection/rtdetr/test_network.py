@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from support.cheap_weights import weights_of_zero
-from support.rtdetr_networks import CLASSES, SMALL, images_of, network_of, targets_of
+from support.rtdetr_networks import CLASSES, SMALL, make_images, make_network, make_targets
 
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
 from paddlevit_dist.images.detection.variants import RTDETR
@@ -50,7 +50,7 @@ def test_convolutions_side_by_side_are_one_in_evaluation():
 
 @pytest.mark.parametrize("name", SMALL)
 def test_an_image_gives_the_same_in_any_company(name):
-    network, images = network_of(name), images_of(4)
+    network, images = make_network(name), make_images(4)
     with paddle.no_grad():
         together, alone = network(images), network(images[2:3])
     assert np.ptp(together["boxes"].numpy(), axis=1).min() > 1e-3
@@ -60,16 +60,16 @@ def test_an_image_gives_the_same_in_any_company(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_queries_see_no_denoising_queries_but_their_own_group(name):
-    network, images, numbers = network_of(name), images_of(2), [2, 1]
+    network, images, numbers = make_network(name), make_images(2), [2, 1]
     with paddle.no_grad():
         plain = network(images)
-        first = network(images, targets=targets_of(numbers))
-        changed = network(images, targets=targets_of(numbers, change=4))  # the second group's first one
+        first = network(images, targets=make_targets(numbers))
+        changed = network(images, targets=make_targets(numbers, change=4))  # the second group's first one
     for part in ("layer_logits", "layer_boxes"):
         for other in (first, changed):
             np.testing.assert_allclose(other[part].numpy(), plain[part].numpy(), rtol=0, atol=1e-10)
         apart = np.abs(changed[f"denoising_{part}"].numpy() - first[f"denoising_{part}"].numpy()).max(axis=(0, 3))
-        groups = targets_of(numbers).denoising.groups.numpy()
+        groups = make_targets(numbers).denoising.groups.numpy()
         is_same = groups == groups[:, 4:5]
         assert (apart[is_same] > 1e-9).all() and (apart[~is_same] < 1e-10).all()
         assert is_same.sum(axis=1).tolist() == [4, 2] and apart.shape[1] == 12

@@ -126,8 +126,8 @@ def test_channels_that_are_never_passed_on_are_refused(tmp_path):
     file = write_family(tmp_path, "coloured", passed=f"{OUTSIDE}, num_classes=config.MODEL.NUM_CLASSES")
     with pytest.raises(UserError, match="takes images of 3 channels alone: leave out DATA.IMAGE_CHANNELS"):
         build(file, in_channels=1)
-    grey = build(write_family(tmp_path, "any"), in_channels=1)
-    assert grey(IMAGES[:, :1]).shape == [3, 5]
+    gray = build(write_family(tmp_path, "any"), in_channels=1)
+    assert gray(IMAGES[:, :1]).shape == [3, 5]
 
 
 def test_sizes_of_images(tmp_path):

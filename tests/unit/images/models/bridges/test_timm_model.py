@@ -7,8 +7,8 @@ from support import golden, timm_zoo
 
 from paddlevit_dist.checkpoint.load import load_weights, to_torch_names
 from paddlevit_dist.checkpoint.published import is_fetched
-from paddlevit_dist.distributed.batch_norm import BatchNorm, convert_batch_norm
-from paddlevit_dist.images.expected_input import input_of
+from paddlevit_dist.distributed.batch_norm import DistributedBatchNorm, convert_batch_norm
+from paddlevit_dist.images.expected_input import find_expected_input
 from paddlevit_dist.images.models.bridges.timm_model import COMPARED_MODULES, load_timm
 from paddlevit_dist.models import create_model, model_options
 from paddlevit_dist.registry import address_of_weights
@@ -27,7 +27,7 @@ def timm():
 
 @pytest.mark.parametrize("name", SMALL)
 def test_logits_are_those_of_pytorch(name):
-    error, allowed = timm_zoo.error_of(name)
+    error, allowed = timm_zoo.make_error(name)
     assert error <= allowed
 
 
@@ -133,13 +133,13 @@ def test_batch_norms_of_timm_can_be_shared_by_processes():
     model = convert_batch_norm(create_model("timm:test_efficientnet", 5))
     norms = [layer for layer in model.sublayers() if "BatchNorm" in type(layer).__name__]
     assert len(norms) > 10
-    assert all(isinstance(norm, BatchNorm) and norm.synchronised for norm in norms)
+    assert all(isinstance(norm, DistributedBatchNorm) and norm.synchronized for norm in norms)
     # An activation that follows is still there.
     act = next(
         norm for norm in norms if type(norm).__name__ == "BatchNormAct2d" and type(norm.act).__name__ != "Identity"
     )
     x = paddle.randn([4, act.num_features, 3, 3])
-    np.testing.assert_allclose(act(x).numpy(), act.act(act._normalise(x)).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(act(x).numpy(), act.act(act._normalize(x)).numpy(), rtol=1e-6)
 
 
 def test_unknown_names_and_options_are_one_line():
@@ -181,7 +181,7 @@ def test_images_are_prepared_as_timm_says():
     """The values of two rows of timm's own table."""
     words = ["-dataset=folder", "-data_path=x", "MODEL.NAME", "timm:resnet50"]
     for source, crop, how in (("timm:resnet50.tv_in1k", 0.875, "bilinear"), ("timm:resnet50.a1_in1k", 0.95, "bicubic")):
-        expected, _ = input_of(load([*words, f"-pretrained={source}"]).values)
+        expected, _ = find_expected_input(load([*words, f"-pretrained={source}"]).values)
         assert (expected.crop_pct, expected.interpolation) == (crop, how)
     clip = load(["-dataset=folder", "-data_path=x", "MODEL.NAME", "timm:vit_base_patch16_clip_224"]).values
     assert clip.DATA.IMAGENET_MEAN[0] == pytest.approx(0.48145466)

@@ -28,7 +28,7 @@ def write(root, maps, place="{0}/{1}.{2}"):
     (root / "classes.txt").write_text("ground\nbox\nnever\n")
 
 
-def samples_of(root, split, *settings):
+def make_samples(root, split, *settings):
     named = ["-cfg=segformer_b0_shapes", f"-data_path={root}", f"-output={root.parent / 'run'}", *settings]
     task = ImageSegmentation(load(named, example="vit_digits").values)
     return task.build_dataset(split, root.parent / "cache")
@@ -36,15 +36,15 @@ def samples_of(root, split, *settings):
 
 def test_a_share_is_held_out_and_both_keep_their_labels(root):
     write(root, [np.full(SIZE, number % 2) for number in range(10)])
-    parts = [samples_of(root, split, "DATA.VAL_FRACTION", "0.3") for split in ("train", "val")]
+    parts = [make_samples(root, split, "DATA.VAL_FRACTION", "0.3") for split in ("train", "val")]
     assert [len(part) for part in parts] == [7, 3]
-    assert isinstance(parts[0].dataset, LabelMapsPart) and parts[0].is_share
+    assert isinstance(parts[0].dataset, LabelMapsPart) and parts[0].is_random_split
     names = [{part.name(index) for index in range(len(part))} for part in parts]
     assert names[0] | names[1] == {f"images/{number}.jpg" for number in range(10)} and not names[0] & names[1]
     for part in parts:
         for index in range(len(part)):
             number = int(part.name(index)[len("images/") : -len(".jpg")])
-            assert (part.dataset.labels_of(index) == number % 2).all()
+            assert (part.dataset.read_labels(index) == number % 2).all()
 
 
 def test_a_damaged_label_map_ends_a_training_or_the_next_one_takes_its_place(root):
@@ -52,9 +52,9 @@ def test_a_damaged_label_map_ends_a_training_or_the_next_one_takes_its_place(roo
     damaged = root / "masks/train/0.png"
     damaged.write_bytes(damaged.read_bytes()[:45])
     with pytest.raises(UserError, match="0.png cannot be read as an image.*repair or remove it"):
-        samples_of(root, "train")
+        make_samples(root, "train")
     (root.parent / "run").mkdir()
-    samples = samples_of(root, "train", "DATA.ON_BAD_SAMPLE", "skip", "DATA.CROP_SIZE", "[4, 4]")
+    samples = make_samples(root, "train", "DATA.ON_BAD_SAMPLE", "skip", "DATA.CROP_SIZE", "[4, 4]")
     assert any("one of them cannot be read and the next" in notice for notice in samples.notices)
     assert (samples.sample(0, np.random.default_rng(0)).labels == 1).any()
 
@@ -85,7 +85,7 @@ def test_label_maps_of_one_class_or_of_none(value, told, root):
 def test_an_unknown_label_ends_a_run_before_its_first_epoch(root):
     write(root, [np.full(SIZE, 9)], "{0}/train/{1}.{2}")
     with pytest.raises(UserError, match=r"0.png has the label 9 at row 0, column 0.*those of .*classes.txt"):
-        samples_of(root, "train", "DATA.ON_BAD_SAMPLE", "skip")
+        make_samples(root, "train", "DATA.ON_BAD_SAMPLE", "skip")
 
 
 def test_the_list_of_files_is_one_memory_mapped_file(root):
@@ -119,4 +119,4 @@ def test_label_maps_of_any_format_without_loss(format, root):
     photo(root / "images/train/0.jpg")
     (root / "masks/train").mkdir(parents=True)
     Image.fromarray(labels.astype(np.uint8)).save(root / f"masks/train/0.{format}", format)
-    assert np.array_equal(LabelMaps(str(root), "train", root.parent / "cache").labels_of(0), labels)
+    assert np.array_equal(LabelMaps(str(root), "train", root.parent / "cache").read_labels(0), labels)

@@ -10,7 +10,7 @@ from PIL import Image
 from support.label_map_layouts import LAYOUTS, SIZE, cityscapes, coco_stuff_10k, numbers, photo, save, voc
 
 from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices, LabelMaps
-from paddlevit_dist.registry import WITH_LABEL_MAPS, guess_dataset
+from paddlevit_dist.registry import MASK_LABELS, guess_dataset
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -38,7 +38,7 @@ def require_truth(open_split, truth):
             image, labels = dataset.read(index)
             assert image.mode == "RGB" and image.size == SIZE[::-1]
             assert labels.dtype == np.uint8 and np.array_equal(labels, truth[split, name])
-            assert np.array_equal(dataset.labels_of(index), labels)
+            assert np.array_equal(dataset.read_labels(index), labels)
 
 
 @pytest.mark.parametrize("dataset", LAYOUTS)
@@ -70,7 +70,7 @@ def test_coco_stuff_as_mmsegmentation_writes_it(is_10k, root, opened):
     expected = np.where(values == 0, 255, values - 1) if is_10k else values
     for name in (None, "coco_stuff"):
         assert opened("train", name).num_classes == 171
-        assert np.array_equal(opened("train", name).labels_of(0), expected)
+        assert np.array_equal(opened("train", name).read_labels(0), expected)
 
 
 def test_coco_stuff_10k_as_published(root, opened):
@@ -81,7 +81,7 @@ def test_pascal_context_with_its_background(root, opened):
     voc(root, "SegmentationClassContext", "SegmentationContext", (0, 1, 59))
     dataset = opened(reduce_zero_label=False)
     assert dataset.num_classes == 60 and dataset.class_names[0] == "background"
-    assert set(np.unique(dataset.labels_of(0))) == {0, 1, 59}
+    assert set(np.unique(dataset.read_labels(0))) == {0, 1, 59}
 
 
 def own(root, name, values, **options):
@@ -108,7 +108,7 @@ def test_label_maps_beside_images_or_with_an_end_of_their_name(beside, root, ope
     values = numbers(0, [0, 1])
     photo(root / "train" / "a.JPG", format="JPEG")
     save(root / beside, values)
-    assert len(opened()) == 1 and np.array_equal(opened().labels_of(0), values)
+    assert len(opened()) == 1 and np.array_equal(opened().read_labels(0), values)
 
 
 @pytest.mark.parametrize("name, between", [("{}.txt", " "), ("{}_list.txt", "\t")])
@@ -149,19 +149,19 @@ def test_numbers_in_every_form(form, root, opened):
     (root / "classes.txt").write_text("wall\nfloor\ntraffic light\n")
     own(root, "{0}/train/a.{1}", values, **FORMS[form])
     assert opened().class_names == ["wall", "floor", "traffic light"]
-    assert np.array_equal(opened().labels_of(0), values)
+    assert np.array_equal(opened().read_labels(0), values)
 
 
 def test_one_bit_and_0_with_255_are_two_classes(root, opened):
     values = numbers(1, [0, 255])
     own(root, "{0}/train/a.{1}", values, mode="1")
-    assert np.array_equal(opened().labels_of(0), values // 255)
+    assert np.array_equal(opened().read_labels(0), values // 255)
     save(root / "masks/train/a.png", values)
     (root / "classes.txt").write_text("sky\nbird\n")
-    assert np.array_equal(opened().labels_of(0), values // 255)
+    assert np.array_equal(opened().read_labels(0), values // 255)
     assert any("255 is the second class, bird" in notice for notice in opened().notices)
     save(root / "masks/train/a.png", np.full_like(values, 255))  # nothing is labelled yet
-    assert set(np.unique(opened().labels_of(0))) == {255}
+    assert set(np.unique(opened().read_labels(0))) == {255}
 
 
 def test_masks_that_were_saved_with_smoothing_are_refused(root, opened):
@@ -170,7 +170,7 @@ def test_masks_that_were_saved_with_smoothing_are_refused(root, opened):
         opened()
 
 
-COLOURS = np.array([(0, 0, 0), (128, 0, 0), (0, 128, 0)], np.uint8)
+COLORS = np.array([(0, 0, 0), (128, 0, 0), (0, 128, 0)], np.uint8)
 LISTS = {
     "classes.csv": "name,r,g,b\nVoid,0,0,0\ncar,128,0,0\ntree,0,128,0\n",
     "label_colors.txt": "0 0 0\tVoid\n128 0 0\tcar\n0 128 0\ttree\n",
@@ -183,15 +183,15 @@ LISTS = {
 
 @pytest.mark.parametrize("file", LISTS)
 @pytest.mark.parametrize("palette", [False, True])
-def test_colours_by_a_list_and_palettes_by_their_colours(file, palette, root, opened):
+def test_colors_by_a_list_and_palettes_by_their_colors(file, palette, root, opened):
     values = numbers(2, [0, 1, 2])
     (root / file).write_text(LISTS[file])
     order = np.array([2, 0, 1])  # places in the palette are not the list's
-    own(root, "{0}/train/a.{1}", *((order[values],) if palette else (COLOURS[values],)),
-        **({"palette": COLOURS[np.argsort(order)]} if palette else {}))  # fmt: skip
+    own(root, "{0}/train/a.{1}", *((order[values],) if palette else (COLORS[values],)),
+        **({"palette": COLORS[np.argsort(order)]} if palette else {}))  # fmt: skip
     dataset = opened()
-    assert dataset.class_names == ["car", "tree"] and dataset.palette.tolist() == COLOURS[1:].tolist()
-    assert np.array_equal(dataset.labels_of(0), np.array([255, 0, 1])[values])
+    assert dataset.class_names == ["car", "tree"] and dataset.palette.tolist() == COLORS[1:].tolist()
+    assert np.array_equal(dataset.read_labels(0), np.array([255, 0, 1])[values])
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_colours_by_a_list_and_palettes_by_their_colours(file, palette, root, op
 def test_a_list_with_numbers(file, content, root, opened):
     own(root, "{0}/train/a.{1}", numbers(3, [3, 7]))
     (root / file).write_text(content)
-    assert opened().class_names == ["wall", "big door"] and set(np.unique(opened().labels_of(0))) == {0, 1}
+    assert opened().class_names == ["wall", "big door"] and set(np.unique(opened().read_labels(0))) == {0, 1}
 
 
 def test_numbers_from_1_with_0_for_nothing(root, opened):
@@ -214,8 +214,8 @@ def test_numbers_from_1_with_0_for_nothing(root, opened):
     own(root, "{0}/train/a.{1}", values)
     (root / "classes.txt").write_text("wall\nfloor\n")
     with pytest.raises(UserError, match=r"a.png has the label 2 at row 0, column 2, .*REDUCE_ZERO_LABEL true"):
-        opened().labels_of(0)
-    assert np.array_equal(opened(reduce_zero_label=True).labels_of(0), np.array([255, 0, 1])[values])
+        opened().read_labels(0)
+    assert np.array_equal(opened(reduce_zero_label=True).read_labels(0), np.array([255, 0, 1])[values])
 
 
 def bad_map(root, **options):
@@ -247,13 +247,13 @@ def test_label_maps_that_fit_nothing_are_refused_with_file_and_pixel(options, me
         opened(class_list="classes.txt").read(0)
 
 
-def test_an_unknown_colour_names_its_pixel(root, opened):
+def test_an_unknown_color_names_its_pixel(root, opened):
     pixels = np.zeros((*SIZE, 3))
     pixels[4, 7] = 1, 2, 3
     (root / "classes.csv").write_text(LISTS["classes.csv"])
     own(root, "{0}/train/a.{1}", pixels)
     with pytest.raises(UserError, match=r"the colour \(1, 2, 3\) at row 4, column 7"):
-        opened().labels_of(0)
+        opened().read_labels(0)
 
 
 def test_images_without_maps_and_maps_without_images_are_told(root, opened):
@@ -291,10 +291,10 @@ def test_outlines_of_unknown_classes_and_what_is_outside_of_them(root, opened):
     with pytest.raises(
         UserError, match="a.json: a.jpg: shape 0 is of class 'dog', which is not known, at row 1, column 1"
     ):
-        opened().labels_of(0)
+        opened().read_labels(0)
     (root / "labels.txt").write_text("__ignore__\ncat\ndog\n")
-    dataset = opened(is_unlabelled_ignored=True)
-    assert dataset.class_names == ["cat", "dog"] and set(np.unique(dataset.labels_of(0))) == {0, 1, 255}
+    dataset = opened(is_unlabeled_ignored=True)
+    assert dataset.class_names == ["cat", "dog"] and set(np.unique(dataset.read_labels(0))) == {0, 1, 255}
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_corners_that_no_image_has(shape, message, root, opened):
     photo(root / "a.jpg", SIZE)
     (root / "a.json").write_text(json.dumps({"shapes": [{"label": "cat", **shape}], "imagePath": "a.jpg"}))
     with pytest.raises(UserError, match=message):
-        opened().labels_of(0)
+        opened().read_labels(0)
 
 
 def test_turned_images_of_outlines(root, opened):
@@ -328,7 +328,7 @@ def test_boxes_and_label_maps_in_one_folder_are_decided_by_the_task(root):
     annotation.write_text("<annotation><object><name>cat</name></object></annotation>")
     assert guess_dataset(str(root)).dataset == guess_dataset(str(root), "detection").dataset == "voc"
     assert guess_dataset(str(root), "image_segmentation").dataset == "voc_segmentation"
-    assert WITH_LABEL_MAPS == LabelMaps.holds
+    assert MASK_LABELS == LabelMaps.holds
 
 
 def test_outlines_have_the_pixels_that_cocos_tools_give_them(root, opened):
@@ -347,7 +347,7 @@ def test_outlines_have_the_pixels_that_cocos_tools_give_them(root, opened):
     for place, outline in enumerate([*outlines, rectangle]):
         runs = coco_masks.merge(coco_masks.frPyObjects([outline.ravel().tolist()], height, width))
         expected[coco_masks.decode(runs) == 1] = place + 1
-    found = opened().labels_of(0)
+    found = opened().read_labels(0)
     is_round = found == 6
     rows, columns = np.indices(found.shape)
     assert abs(is_round.sum() / (np.pi * 12**2) - 1) < 0.03
@@ -362,7 +362,7 @@ def test_a_shape_with_one_corner_is_refused_instead_of_left_out(root, opened, ki
     content["shapes"].append({"label": "dog", "points": [[7, 5]], "shape_type": kind})
     (root / "a.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match=rf"a\.json.*a {kind} of class 'dog' has 1 corners; expected 2"):
-        opened().labels_of(0)
+        opened().read_labels(0)
 
 
 def test_labels_of_points_alone_are_no_classes(root, opened):

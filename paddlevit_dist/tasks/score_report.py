@@ -9,7 +9,7 @@ import numpy as np
 from ..intervals.resampling import Recompute
 
 
-class Origin(NamedTuple):
+class ResultSource(NamedTuple):
     """Whose samples these are, for a comparison: the same words as in a run's own table; "" where they are not known.
 
     Attributes:
@@ -24,10 +24,10 @@ class Origin(NamedTuple):
         return f"{self.dataset} ({self.split})"
 
 
-UNKNOWN = Origin()
+UNKNOWN = ResultSource()
 
 
-class Scored(NamedTuple):
+class ScoreReport(NamedTuple):
     """Results, compared with the truth.
 
     Attributes:
@@ -59,4 +59,4 @@ class Scored(NamedTuple):
     kind: str
     arrays: Mapping[str, np.ndarray]
     more_is_better: bool = True
-    origin: Origin = UNKNOWN
+    origin: ResultSource = UNKNOWN

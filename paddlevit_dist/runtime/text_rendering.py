@@ -1,7 +1,7 @@
 """Words in images, in any script that an installed font has letters for.
 
 Pillow brings a font of ASCII, OpenCV from version 5 on one of European letters, Chinese, Japanese, Korean, Hebrew and
-Arabic. What neither has is drawn as "?", and ``note_of`` tells it.
+Arabic. What neither has is drawn as "?", and ``format_note`` tells it.
 """
 
 import functools
@@ -17,13 +17,13 @@ _SQUARE_PX, _GAP_PX = 12, 12
 _LONGEST_NAME = 40
 _MOST_TOLD = 5
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 
 @functools.lru_cache(maxsize=1024)
-def letters(text: str, size_px: int = TEXT_PX) -> Image.Image:
-    """A line of text as a mask ("L"), as wide as the text; ``canvas.paste(colour, (left, top), letters(text))``."""
-    text, height = drawable(text), round(size_px * LINE_PX / TEXT_PX)
+def render_text(text: str, size_px: int = TEXT_PX) -> Image.Image:
+    """A line of text as a mask ("L"), as wide as the text; ``canvas.paste(colour, (left, top), render_text(text))``."""
+    text, height = printable_or(text), round(size_px * LINE_PX / TEXT_PX)
     if text.isascii():
         font = _ascii_font(size_px)
         width = ImageDraw.Draw(Image.new("L", (1, 1))).textlength(text, font=font)
@@ -36,15 +36,15 @@ def letters(text: str, size_px: int = TEXT_PX) -> Image.Image:
     return Image.fromarray(_put(text, (height, left + width + 1), size_px))
 
 
-def drawable(text: str, otherwise: str = "") -> str:
+def printable_or(text: str, otherwise: str = "") -> str:
     """The text with "?" for what no font here has; ``otherwise``, if it is given, where nothing else would be left."""
     shown = "".join(letter if _is_drawable(letter) else "?" for letter in text)
     return shown if not otherwise or shown == text or shown.strip("? ") else otherwise
 
 
-def note_of(names: Sequence[str]) -> list[str]:
+def format_note(names: Sequence[str]) -> list[str]:
     """The line about names, with their numbers, that are not drawn with all their letters, if there are such."""
-    lost = [f"{number} {name}" for number, name in enumerate(names) if drawable(name) != name]
+    lost = [f"{number} {name}" for number, name in enumerate(names) if printable_or(name) != name]
     if not lost:
         return []
     more = f" and {len(lost) - _MOST_TOLD:,} more" if len(lost) > _MOST_TOLD else ""
@@ -53,17 +53,17 @@ def note_of(names: Sequence[str]) -> list[str]:
     return [f'note: no font here has all letters of these names, "?" or the number is drawn: {told}{more}{remedy}']
 
 
-def legend(entries: Sequence[tuple[str, Colour]], height: int, ink: str = "black", paper: str = "white") -> Image.Image:
+def legend(entries: Sequence[tuple[str, Color]], height: int, ink: str = "black", paper: str = "white") -> Image.Image:
     """Names beside squares of their colours, from top to bottom, in several columns if need be."""
     rows = max(height // LINE_PX, 1)
-    masks = [letters(drawable(name, f"number {n}")[:_LONGEST_NAME]) for n, (name, _) in enumerate(entries)]
+    masks = [render_text(printable_or(name, f"number {n}")[:_LONGEST_NAME]) for n, (name, _) in enumerate(entries)]
     columns = [masks[first : first + rows] for first in range(0, len(masks), rows)]
     lefts = np.cumsum([0, *(_SQUARE_PX + 3 * _GAP_PX + max(mask.width for mask in column) for column in columns)])
     canvas = Image.new("RGB", (int(lefts[-1]), LINE_PX * min(rows, len(masks))), paper)
     pen = ImageDraw.Draw(canvas)
-    for number, (mask, (_, colour)) in enumerate(zip(masks, entries)):
+    for number, (mask, (_, color)) in enumerate(zip(masks, entries)):
         left, top = int(lefts[number // rows]) + _GAP_PX, number % rows * LINE_PX
-        pen.rectangle([left, top + 4, left + _SQUARE_PX, top + 4 + _SQUARE_PX], fill=tuple(colour), outline=ink)
+        pen.rectangle([left, top + 4, left + _SQUARE_PX, top + 4 + _SQUARE_PX], fill=tuple(color), outline=ink)
         canvas.paste(ink, (left + _SQUARE_PX + 6, top), mask)
     return canvas
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..runtime.printing import one_line, shorten
 from .significance import holm
-from .tables import RESULTS, Table
+from .tables import RESULTS, EvaluationTable
 
 _MOST_CLASSES, _MOST_SAMPLES = 10, 5
 _SURE = 0.05  # p below it: a difference that is called one
@@ -29,14 +29,14 @@ def _finding(comparison: dict[str, Any], p: float, comparisons: int) -> str:
     return "better" if (comparison["difference"]["value"] > 0) == comparison["more_is_better"] else "worse"
 
 
-def about(table: Table) -> str:
+def about(table: EvaluationTable) -> str:
     """Which evaluation a table is of."""
     of, split = table.about["of"], table.about["split"]
     whose = of if of.startswith(("epoch ", RESULTS)) else f"weights {of}"
     return one_line(f"{table.run}: {f'{split}, ' if split else ''}{whose}")
 
 
-def decimals_of(values: Sequence[float]) -> int:
+def count_decimals(values: Sequence[float]) -> int:
     """Of scores of any task: two for percent and millimetres, four for shares."""
     return 2 if any(abs(value) >= 2 for value in values) else 4
 
@@ -52,17 +52,17 @@ def ends(row: dict[str, float], decimals: int, signed: bool = False) -> str:
     return f"{value} [{', '.join(own)}]" if own else value
 
 
-def p_of(p: float) -> str:
+def format_p_value(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
-def rows_of(comparisons: Sequence[dict[str, Any]], decimals: int) -> list[list[str]]:
+def build_rows(comparisons: Sequence[dict[str, Any]], decimals: int) -> list[list[str]]:
     """A table of all runs: a heading, the first run, and each other against it."""
     several, one = len(comparisons) > 1, comparisons[0]
     heading = ["run", one["score"], "difference", "p", *(["p (Holm)"] if several else []), ""]
     rows = [heading, [one["first"], ends(one["of_first"], decimals), "", "", *([""] if several else []), ""]]
     for other in comparisons:
-        ps = [p_of(other["p"]), *([p_of(other["p_holm"])] if several else [])]
+        ps = [format_p_value(other["p"]), *([format_p_value(other["p_holm"])] if several else [])]
         difference = ends(other["difference"], decimals, signed=True)
         rows.append([other["second"], ends(other["of_second"], decimals), difference, *ps, other["finding"]])
     return [[one_line(cell) for cell in row] for row in rows]
@@ -76,7 +76,7 @@ def method(comparisons: Sequence[dict[str, Any]]) -> str:
     return one_line(f"{one['percent']} % intervals and p ({tests}) of the same {one['samples']:,} samples{drawn}")
 
 
-def tell_settings(comparison: dict[str, Any]) -> list[str]:
+def format_settings(comparison: dict[str, Any]) -> list[str]:
     """The line of what the trainings were told differently; none where they were not."""
     told = ", ".join(f"{name} {shorten(a, 40)} -> {shorten(b, 40)}" for name, (a, b) in comparison["settings"].items())
     return [one_line(f"settings that differ: {told}")] if told else []
@@ -91,12 +91,12 @@ def class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
     return rows
 
 
-def lines_of(tables: Sequence[Table], comparisons: Sequence[dict[str, Any]], decimals: int) -> list[str]:
+def format_lines(tables: Sequence[EvaluationTable], comparisons: Sequence[dict[str, Any]], decimals: int) -> list[str]:
     """Write the lines for the terminal."""
-    lines = [*map(about, tables), "", *columns(rows_of(comparisons, decimals)), method(comparisons)]
+    lines = [*map(about, tables), "", *columns(build_rows(comparisons, decimals)), method(comparisons)]
     for other in comparisons:
         heading = [""] if len(comparisons) == 1 else ["", one_line(f"{other['second']} against {other['first']}")]
-        details = [*tell_settings(other), *_class_lines(other, decimals), *_sample_lines(other)]
+        details = [*format_settings(other), *_class_lines(other, decimals), *_sample_lines(other)]
         lines += [*heading, *(f"note: {one_line(note)}" for note in other["notes"]), *details]
         lines += [f"warning: {one_line(warning)}" for warning in other["warnings"]]
     return lines
@@ -117,23 +117,23 @@ def _sample_lines(comparison: dict[str, Any]) -> list[str]:
     for kind in CHANGES:
         found = comparison.get(kind)
         if found is not None:
-            shown = ", ".join(sample_of(row) for row in found[:_MOST_SAMPLES])
+            shown = ", ".join(format_sample(row) for row in found[:_MOST_SAMPLES])
             more = f" and {len(found) - _MOST_SAMPLES:,} more" if len(found) > _MOST_SAMPLES else ""
             told = f" ({RIGHT[kind]})" if kind in RIGHT else ""
             lines.append(f"{kind} {len(found):,}{told}{': ' if found else ''}{shown}{more}")
     return lines
 
 
-def sample_of(row: dict[str, Any]) -> str:
+def format_sample(row: dict[str, Any]) -> str:
     """A sample that changed, with its class or its two scores."""
     told = row["class"] if "class" in row else f"{row['of_first']:.4g} to {row['of_second']:.4g}"
     return f"{shorten(row['sample'], _LONGEST_NAME)} ({shorten(told, 40)})"
 
 
-def image_of(row: dict[str, Any], kind: str) -> str:
+def format_caption(row: dict[str, Any], kind: str) -> str:
     """The same below its image, with what the other of the two models takes it for."""
     if "taken_for" not in row:
-        return sample_of(row)
+        return format_sample(row)
     name, true, other = (shorten(row[what], _LONGEST_NAME) for what in ("sample", "class", "taken_for"))
     return f"{name}: {true}, taken for {other} {'before' if kind == 'fixed' else 'now'}"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runtime.errors import UserError
-from .key import KINDS, Key, Mismatch, Table, show
+from .key import KINDS, InvalidValue, Key, KeyTable, show
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)*")
 
@@ -14,17 +14,17 @@ _NAME = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)*")
 def read_declared(target: Any) -> Any:
     """Return what a class declares as its attribute ``keys``, or None."""
     keys = getattr(target, "keys", None) if isinstance(target, type) else None
-    is_meant = isinstance(keys, (Key, Table)) or (
-        isinstance(keys, (list, tuple)) and any(isinstance(item, (Key, Table)) for item in keys)
+    is_meant = isinstance(keys, (Key, KeyTable)) or (
+        isinstance(keys, (list, tuple)) and any(isinstance(item, (Key, KeyTable)) for item in keys)
     )
     return keys if is_meant else None
 
 
-def as_tables(declared: Any, owner: str, others: Sequence[Table]) -> list[Table]:
+def as_tables(declared: Any, owner: str, others: Sequence[KeyTable]) -> list[KeyTable]:
     """Tables of the keys that are declared.
 
     Args:
-        declared: a ``Key``, a ``Table``, a list of them, or the location of one, "module:attribute".
+        declared: a ``Key``, a ``KeyTable``, a list of them, or the location of one, "module:attribute".
         owner: who declares them, for messages.
         others: the tables of everybody else.
     Raises:
@@ -37,11 +37,11 @@ def as_tables(declared: Any, owner: str, others: Sequence[Table]) -> list[Table]
         except (ImportError, AttributeError) as error:
             raise UserError(f"{owner}: keys={declared!r} cannot be imported: {error}") from error
     items = list(declared) if isinstance(declared, (list, tuple)) else [declared]
-    wrong = [item for item in items if not isinstance(item, (Key, Table))]
+    wrong = [item for item in items if not isinstance(item, (Key, KeyTable))]
     if wrong:
         raise UserError(f"{owner}: keys has {show(wrong[0])}: expected Key(name, default, kind, meaning), or a Table")
     loose = tuple(item for item in items if isinstance(item, Key))
-    tables = [*([Table(loose)] if loose else []), *(item for item in items if isinstance(item, Table))]
+    tables = [*([KeyTable(loose)] if loose else []), *(item for item in items if isinstance(item, KeyTable))]
     rows = [row for table in tables for row in table.keys]
     taken = {row.name: row for table in others for row in table.keys}
     for position, row in enumerate(rows):
@@ -65,7 +65,7 @@ def _check(row: Key, owner: str) -> None:
         raise UserError(f"{owner}: key {row.name} has the default None, and is not optional: add optional=True")
     try:
         row.parse(row.default)
-    except Mismatch:
+    except InvalidValue:
         raise UserError(
             f"{owner}: key {row.name} has the default {show(row.default)}: expected {row.expected()}"
         ) from None

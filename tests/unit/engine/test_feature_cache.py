@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.engine.kept_rows import keep_rows
+from paddlevit_dist.engine.feature_cache import cache_features
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
@@ -37,16 +37,19 @@ def run(tmp_path):
     config = load(["DATA.CACHE_FOLDER", str(tmp_path), "DATA.NUM_WORKERS", "0", "DATA.BATCH_SIZE", "2"]).values
     said = []
     task = SimpleNamespace(
-        sample_name="numbers", about_input=dict, collate=lambda rows: {"rows": np.stack(rows)}, check_sample=None
+        sample_name="numbers",
+        preprocess_signature=dict,
+        collate=lambda rows: {"rows": np.stack(rows)},
+        check_sample=None,
     )
-    record, heartbeat = SimpleNamespace(say=said.append), SimpleNamespace(at=lambda place: None)
+    record, heartbeat = SimpleNamespace(log_and_print=said.append), SimpleNamespace(at=lambda place: None)
     return SimpleNamespace(config=config, task=task, record=record, heartbeat=heartbeat, said=said)
 
 
 def keep(run, rows):
     network = paddle.nn.Linear(3, 3)
     network.weight.set_value(paddle.eye(3))
-    return keep_rows(run, "train", NumberSamples(rows), network, lambda batch: network(batch["rows"]))
+    return cache_features(run, "train", NumberSamples(rows), network, lambda batch: network(batch["rows"]))
 
 
 ROWS = np.arange(15, dtype=np.float32).reshape(5, 3)

@@ -11,13 +11,13 @@ from ..registry import MODELS, TASKS
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .every_run import RunSettings
-from .key import COMMAND_LINE, Mismatch, Setting, show
+from .key import COMMAND_LINE, InvalidValue, KeySetting, show
 from .section import rows
 
 KEY = next(row for row in rows(RunSettings) if row.name == "IMPORTS")
 
 
-def load(settings: Sequence[Setting], tells: bool = False) -> list[str]:
+def load(settings: Sequence[KeySetting], tells: bool = False) -> list[str]:
     """Import what they name, and return it, without repetition.
 
     A module that the command line names takes the place of one of the same name in a file, which may have been written
@@ -40,14 +40,14 @@ def load(settings: Sequence[Setting], tells: bool = False) -> list[str]:
     return list(dict.fromkeys(name for name, _ in kept))
 
 
-def merge_imports(settings: list[Setting], names: Sequence[str]) -> list[Setting]:
+def merge_imports(settings: list[KeySetting], names: Sequence[str]) -> list[KeySetting]:
     """The settings with IMPORTS as ``load`` returned it, in place of the last one."""
     own = [setting for setting in settings if setting.name == KEY.name]
     others = [setting for setting in settings if setting.name != KEY.name]
     return [*others, dataclasses.replace(own[-1], value=list(names))] if own else others
 
 
-def explain_missing(settings: Sequence[Setting], error: UserError | None = None) -> None:
+def explain_missing(settings: Sequence[KeySetting], error: UserError | None = None) -> None:
     """For a configuration that came with weights, whose modules are not imported for it: they would be code in data.
 
     Args:
@@ -70,16 +70,16 @@ def explain_missing(settings: Sequence[Setting], error: UserError | None = None)
         raise error
 
 
-def _list_named(settings: Sequence[Setting]) -> list[tuple[str, Setting]]:
-    found: list[tuple[str, Setting]] = []
+def _list_named(settings: Sequence[KeySetting]) -> list[tuple[str, KeySetting]]:
+    found: list[tuple[str, KeySetting]] = []
     for setting in settings:
         if setting.name == KEY.name:
             found += [(name, setting) for name in _parse(setting.value, setting)]
     return found
 
 
-def _parse(value: Any, setting: Setting) -> list[str]:
+def _parse(value: Any, setting: KeySetting) -> list[str]:
     try:
         return KEY.parse([] if value is None else value)
-    except Mismatch:
+    except InvalidValue:
         raise UserError(f"{setting.place}: {KEY.name} is {show(value)}: expected {KEY.expected()}") from None

@@ -15,8 +15,8 @@ from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task, make_task
-from .fingerprints import pixels_of
-from .search import FILE, NEAR, Search, find, write
+from .fingerprints import read_pixels
+from .search import FILE, NEAR, SearchResult, find, write
 
 _SHEET = "leaks.png"
 _MOST_SHOWN = 8  # pairs on the sheet
@@ -32,7 +32,7 @@ def run(arguments: list[str]) -> None:
     with output_folder(values.SAVE, (FILE, _SHEET)) as folder:
         task = make_task(values)
         train = task.build_dataset("train", cache_folder(values))
-        _tell(*_search(values, task, train, float("inf")), task, folder)
+        _print_findings(*_search(values, task, train, float("inf")), task, folder)
 
 
 def show(config: RunSettings, task: Task, train: Any, folder: Path) -> None:
@@ -42,17 +42,17 @@ def show(config: RunSettings, task: Task, train: Any, folder: Path) -> None:
     except UserError as error:
         print(one_line(f"samples of val in train: not looked for: {error}"))
         return
-    _tell(*found, task, folder)
+    _print_findings(*found, task, folder)
 
 
-def _search(config: RunSettings, task: Task, train: Any, seconds: float) -> tuple[Search, Any, Any]:
+def _search(config: RunSettings, task: Task, train: Any, seconds: float) -> tuple[SearchResult, Any, Any]:
     """Search, and return what is found, and the data sets "val" and "train"."""
     samples = task.build_dataset("val", cache_folder(config))
     val, train = (getattr(one, "dataset", None) for one in (samples, train))
     return find(val, train, cache_folder(config), seconds), val, train
 
 
-def _tell(search: Search, val: Any, train: Any, task: Task, folder: Path) -> None:
+def _print_findings(search: SearchResult, val: Any, train: Any, task: Task, folder: Path) -> None:
     """Print what was found, and write ``leaks.json`` and, of images, ``leaks.png`` into ``folder``."""
     print(one_line(f"leaks: {search.summary('val', task.sample_name)}"))
     if search.looked != search.totals:
@@ -72,7 +72,7 @@ def _tell(search: Search, val: Any, train: Any, task: Task, folder: Path) -> Non
     print(one_line(f"each with its partner: {', '.join(map(str, files))}; evaluate -without_leaks scores without them"))
 
 
-def other_classes(search: Search, val: Any, train: Any) -> list[str]:
+def other_classes(search: SearchResult, val: Any, train: Any) -> list[str]:
     """The pairs whose samples have a class each, and not the same one: one of both labels is wrong."""
     names = [getattr(data, "class_names", None) for data in (val, train)]
     labels = [getattr(data, "labels", None) for data in (val, train)]
@@ -87,7 +87,7 @@ def other_classes(search: Search, val: Any, train: Any) -> list[str]:
     return found
 
 
-def sheet(search: Search, val: Any, train: Any) -> Image.Image:
+def sheet(search: SearchResult, val: Any, train: Any) -> Image.Image:
     """Pairs side by side: near duplicates first, the least alike of them on top."""
     chosen = sorted(search.pairs, key=lambda pair: (pair.kind != NEAR, pair.likeness))[:_MOST_SHOWN]
     captions = [pair.kind + (f" {pair.likeness:.2f}" if pair.kind == NEAR else "") for pair in chosen]
@@ -100,7 +100,7 @@ def sheet(search: Search, val: Any, train: Any) -> Image.Image:
         images = []
         for pair, caption in zip(chosen, captions):
             name = dataset.identity(index_of(pair))
-            image = Image.fromarray(pixels_of(dataset, index_of(pair)))
+            image = Image.fromarray(read_pixels(dataset, index_of(pair)))
             image.thumbnail((_SHOWN_PX, _SHOWN_PX))
             images.append((np.asarray(image), f"{caption}: {name[-_LONGEST_NAME:]}"))
         columns.append((heading, enlarge(images)))

@@ -11,29 +11,31 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import paddle
 
-from ..data.checked_files import DamagedCacheError, Summing, checked_file, map_verified
-from ..data.loader import loader_of
+from ..data.checked_files import ChecksumWriter, DamagedCacheError, checked_file, map_verified
+from ..data.loader import build_loader
 from ..data.sampler import EvaluationSampler
 from ..distributed import all_gather, barrier, broadcast_object, is_main, rank, world_size
 from ..launch import gpu
-from ..logging.progress import Progress
+from ..logging.progress import ProgressBar
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
-from ..tasks.dataset import Samples
+from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import stamps
 from . import gpu_memory
 from .precision import EvaluationPrecision
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .trainer import Trainer
 
 _OF_START = ("PRETRAINED", "PRETRAINED_REQUIRED", "PRETRAINED_PART", "MINIMUM_LOADED", "RESUME")  # not of the network
 Compute: TypeAlias = Callable[[dict[str, Any]], paddle.Tensor]
 
 
 @paddle.no_grad()
-def keep_rows(run: "Run", split: str, samples: Samples, network: paddle.nn.Layer, compute: Compute) -> np.ndarray:
+def cache_features(
+    run: "Trainer", split: str, samples: TransformedDataset, network: paddle.nn.Layer, compute: Compute
+) -> np.ndarray:
     """The rows of samples, float32 (samples, channels), memory-mapped. Every rank must call this.
 
     Each is computed once over all ranks, in batches that do not depend on their number. The file is named by the digest
@@ -56,19 +58,19 @@ def keep_rows(run: "Run", split: str, samples: Samples, network: paddle.nn.Layer
     rows, is_damaged = _open_rows(path, len(samples))
     states = all_gather((rows is not None, is_damaged))
     if rows is not None and all(is_intact for is_intact, _ in states):
-        run.record.say(f"{said}, computed before")
+        run.record.log_and_print(f"{said}, computed before")
         return rows
     if any(is_damaged for _, is_damaged in states):
-        run.record.say(f"{path} is damaged: its features are computed again")
+        run.record.log_and_print(f"{path} is damaged: its features are computed again")
     is_first_of_machine = all_gather(socket.gethostname()).index(socket.gethostname()) == rank()
     opened = checked_file(path) if is_first_of_machine else contextlib.nullcontext()
-    with opened as file, precision.forward_of(network):
+    with opened as file, precision.patch_forward(network):
         _compute(run, file, split, samples, compute)
     barrier()  # until it has its name
     rows, _ = _open_rows(path, len(samples))
     if not all(all_gather(rows is not None)) or rows is None:
         raise UserError(f"{path} is not on each machine: give them different host names, or one DATA.CACHE_FOLDER")
-    run.record.say(said)
+    run.record.log_and_print(said)
     return rows
 
 
@@ -81,27 +83,31 @@ def _open_rows(path: Path, number: int) -> tuple[np.ndarray | None, bool]:
     return (rows, False) if rows.ndim == 2 and len(rows) == number else (None, True)
 
 
-def _digest(run: "Run", samples: Samples, network: paddle.nn.Layer, precision: EvaluationPrecision) -> str:
+def _digest(
+    run: "Trainer", samples: TransformedDataset, network: paddle.nn.Layer, precision: EvaluationPrecision
+) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensor.numpy()))
     model = sorted((name, value) for name, value in run.config.MODEL.items() if name not in _OF_START)
     files = stamps(map(samples.describe, range(len(samples))))
-    facts = run.config.DATA.DATASET, model, run.task.about_input(), samples.listed_digests(), files
+    facts = run.config.DATA.DATASET, model, run.task.preprocess_signature(), samples.listed_digests(), files
     rounded = is_on_gpu() and gpu.rounds_to_tf32()
     digest.update(repr((*facts, precision.facts, rounded)).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:16]
 
 
-def _compute(run: "Run", file: Summing | None, split: str, samples: Samples, compute: Compute) -> None:
+def _compute(
+    run: "Trainer", file: ChecksumWriter | None, split: str, samples: TransformedDataset, compute: Compute
+) -> None:
     """Compute a batch on each rank at a time, whose rows go to the ``.npy`` file in the samples' order."""
     config, task = run.config, run.task
     size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
     sampler = EvaluationSampler(samples, size)
-    loader = loader_of(config, samples, sampler, task.collate, check=task.check_sample)
+    loader = build_loader(config, samples, sampler, task.collate, check=task.check_sample)
     rounds = -(-len(samples) // (size * world_size()))
-    bar = Progress(rounds, f"features of {split}", is_main())
+    bar = ProgressBar(rounds, f"features of {split}", is_main())
     gathered = 0
     explained = gpu_memory.explain_memory(gpu_memory.of_evaluation(config))
     with explained, contextlib.closing(iter(loader)) as batches:
@@ -123,7 +129,7 @@ def _compute(run: "Run", file: Summing | None, split: str, samples: Samples, com
     bar.close()
 
 
-def _require_finite(rows: np.ndarray, samples: Samples, first: int) -> None:
+def _require_finite(rows: np.ndarray, samples: TransformedDataset, first: int) -> None:
     """Check the rows of the samples from number ``first`` on.
 
     Raises:

@@ -10,7 +10,7 @@ from paddlevit_dist import UserError, registry
 from paddlevit_dist.registry import register_dataset, register_model, register_task, resolve
 from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
 from paddlevit_dist.settings.help import help_text
-from paddlevit_dist.settings.key import SHARE, Key, Table, value_of
+from paddlevit_dist.settings.key import SHARE, Key, KeyTable, get_value
 
 FOLD = Key("DATA.MINE.FOLD", 0, "int", "which part is for validation")
 NOISE = Key("MODEL.NOISE", 0.5, "float", "share of noise", SHARE)
@@ -36,7 +36,7 @@ def own_names():
     [
         lambda: register_dataset("mine", Mine),
         lambda: register_dataset("mine", Noisy, keys=FOLD),
-        lambda: register_dataset("mine", Noisy, keys=Table((FOLD,))),
+        lambda: register_dataset("mine", Noisy, keys=KeyTable((FOLD,))),
         lambda: register_dataset("mine", "somewhere:Mine", keys="my_settings:KEYS"),
         lambda: register_task("classification_of_mine", Noisy, ["paddlevit_dist.images.settings:IMAGES"], [FOLD]),
         lambda: register_model("mine", Noisy, [FOLD]),
@@ -47,7 +47,7 @@ def test_they_are_read_checked_shown_and_kept(register, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "my_settings", SimpleNamespace(KEYS=[FOLD]))
     register()
     file = tmp_path / "mine.yaml"
-    own = [(kind, name) for kind, name in registry.OWN if "mine" in name]
+    own = [(kind, name) for kind, name in registry.REGISTRATIONS if "mine" in name]
     choice = {"dataset": "DATASET: mine, ", "task": "", "model": ""}[own[0][0]]
     top = {"dataset": "", "task": "TASK: classification_of_mine", "model": "MODEL: {NAME: mine}"}[own[0][0]]
     file.write_text(f"{top}\nDATA: {{{choice}MINE: {{FOLD: 2}}}}\n")
@@ -58,7 +58,7 @@ def test_they_are_read_checked_shown_and_kept(register, monkeypatch, tmp_path):
     assert default_config().DATA.MINE.FOLD == 0
     kept = tmp_path / "config.yaml"
     kept.write_text(dump_yaml(run.values))
-    assert value_of(load([f"-cfg={kept}"]).values, "DATA.MINE.FOLD") == 2
+    assert get_value(load([f"-cfg={kept}"]).values, "DATA.MINE.FOLD") == 2
     with pytest.raises(UserError, match="command line: DATA.MINE.FOLD is 'x': expected a whole number"):
         load([f"-cfg={file}", "DATA.MINE.FOLD", "x"])
     with pytest.raises(UserError, match="DATA.MINE.FOLT .* is not a known key: the closest is DATA.MINE.FOLD"):
@@ -75,7 +75,7 @@ def test_a_run_of_something_else_refuses_them_and_does_not_keep_them():
     assert "FOLD" in dump_yaml(values) and "NOISE" not in dump_yaml(values)
 
 
-def test_a_task_that_reads_all_keys_has_images_normalised_as_classification_does():
+def test_a_task_that_reads_all_keys_has_images_normalized_as_classification_does():
     register_task("own", Noisy)
     assert load(["TASK", "own"]).values.DATA.IMAGENET_MEAN == load([]).values.DATA.IMAGENET_MEAN == [0.5] * 3
     assert load(["TASK", "own", "DATA.IMAGE_CHANNELS", "1"]).values.DATA.IMAGENET_STD == [0.5]
@@ -85,7 +85,7 @@ def test_rules_of_a_table_are_applied():
     def check(given):
         raise UserError(f"{given['DATA.MINE.FOLD']}: too many")
 
-    register_dataset("mine", Noisy, keys=Table((FOLD,), check=check))
+    register_dataset("mine", Noisy, keys=KeyTable((FOLD,), check=check))
     with pytest.raises(UserError, match="^DATA.MINE.FOLD 9 .command line.: too many"):
         load(["-dataset=mine", "DATA.MINE.FOLD", "9"])
     assert load([]).values.DATA.MINE.FOLD == 0
@@ -134,7 +134,9 @@ def test_a_class_that_is_imported_later_declares_its_keys_where_it_is_registered
 def test_a_name_is_registered_once_and_the_same_class_as_often_as_it_is_imported():
     register_dataset("mine", Mine)
     register_dataset("mine", Mine)
-    with pytest.raises(UserError, match=r"test_own_keys.py:\d+: dataset 'mine' is registered twice .test_own_keys.py:"):
+    with pytest.raises(
+        UserError, match=r"test_custom_keys.py:\d+: dataset 'mine' is registered twice .test_custom_keys.py:"
+    ):
         register_dataset("mine", Noisy)
     with pytest.raises(UserError, match="dataset 'digits' is registered twice .this package has one of its own."):
         register_dataset("digits", Mine)

@@ -8,7 +8,7 @@ from typing import Any
 
 import paddle
 
-from ..data.loader import Loader, loader_of
+from ..data.loader import DeviceLoader, build_loader
 from ..data.sampler import TrainingSampler
 from ..distributed import (
     batch_norm_kind,
@@ -22,7 +22,7 @@ from ..distributed import (
 )
 from ..extension import extensions, find_evaluated
 from ..launch import gpu
-from ..logging.callbacks import FAILED, FINISHED, STOPPED, Callbacks, callbacks_of
+from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
 from ..logging.heartbeat import Heartbeat
 from ..logging.record import RunRecord
 from ..models import prepare
@@ -30,22 +30,22 @@ from ..registry import require_derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..settings.every_run import RunSettings
-from ..tasks.dataset import Samples
+from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
 from . import resume
 from .checkpointer import Checkpointer
-from .compatibility import require_same_everywhere
-from .evaluation import Evaluation
-from .kept_rows import keep_rows
-from .loop import Loop
+from .compatibility import assert_same_on_all_ranks
+from .evaluation import Evaluator
+from .feature_cache import cache_features
+from .loop import TrainingLoop
 from .model_ema import ModelEma
-from .nan_guard import SkippedUpdates
-from .optimizer import build_optimizer, decay_groups, find_undecayed, freeze
-from .precision import EvaluationPrecision, Precision, compile_model
-from .reports import Reports
-from .schedule import Schedule, schedule_of
-from .startup_log import first_lines
-from .steps import CountingCollate, Updater
+from .nan_guard import NonFiniteGuard
+from .optimizer import build_optimizer, decay_groups, freeze, params_without_weight_decay
+from .precision import EvaluationPrecision, TrainingPrecision, compile_model
+from .reports import TrainingLogger
+from .schedule import RateSchedule, build_schedule
+from .startup_log import format_first_lines
+from .steps import CountingCollate, TrainStep
 
 
 def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
@@ -62,7 +62,7 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     return model
 
 
-class Run:
+class Trainer:
     """Trains one task on all ranks, or has what ``inference.evaluation.evaluate_only`` needs. Every rank makes one,
     with the same arguments.
 
@@ -86,22 +86,22 @@ class Run:
     """
 
     evaluated: Any
-    evaluation: Evaluation
+    evaluation: Evaluator
     sampler: TrainingSampler
-    loader: Loader
-    schedule: Schedule
-    precision: Precision
+    loader: DeviceLoader
+    schedule: RateSchedule
+    precision: TrainingPrecision
     optimizer: Any
     ema: ModelEma | None
-    skipped: SkippedUpdates
+    skipped: NonFiniteGuard
     checkpointer: Checkpointer
-    updater: Updater
-    reports: Reports
+    updater: TrainStep
+    reports: TrainingLogger
     batch_norm: str
     updates_per_epoch: int
     last_epoch: int
     undecayed: list[str]
-    start: resume.Start
+    start: resume.ResumeState
 
     def __init__(
         self,
@@ -115,31 +115,31 @@ class Run:
         self.config = config
         self.task = require_derived(task, Task)
         self.datasets: dict[str, Any] = {
-            split: require_derived(samples, Samples) for split, samples in datasets.items()
+            split: require_derived(samples, TransformedDataset) for split, samples in datasets.items()
         }
         notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
         precision = EvaluationPrecision(config)
         notices.extend(filter(None, [precision.notice]))
         self.record = RunRecord(Path(config.SAVE), is_main()) if record is None else record
-        named = callbacks_of(config.LOG_TO if self.record.writes and not config.EVAL else ())
+        named = find_callbacks(config.LOG_TO if self.record.writes and not config.EVAL else ())
         own = [*(make() for make in named.values()), *callbacks] if is_main() else []
-        self.callbacks = Callbacks(own, self.record.say)
+        self.callbacks = CallbackList(own, self.record.log_and_print)
         self.folder = Path(config.SAVE) / "checkpoints"
-        for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
-            self.record.say(line)
+        for line in [*format_first_lines(config, task, datasets), *dict.fromkeys(notices)]:
+            self.record.log_and_print(line)
         gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
-        require_same_everywhere(config, self.task, self.datasets)
-        self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
+        assert_same_on_all_ranks(config, self.task, self.datasets)
+        self.heartbeat = Heartbeat(self.record.log_and_print, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
             told = len(task.notices)
             other = find_evaluated(config)
             self.model = build_model(config, task) if other is None else other.evaluated_model(config, task)
         for line in task.notices[told:]:  # such as where parts of it come from
-            self.record.say(line)
+            self.record.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
         if split in self.datasets:
             self.evaluated = self.datasets[split]
-            self.evaluation = Evaluation(config, task, self.model, self.evaluated, precision, self.heartbeat)
+            self.evaluation = Evaluator(config, task, self.model, self.evaluated, precision, self.heartbeat)
         self._is_prepared = False
 
     def train(self) -> dict[str, float]:
@@ -152,12 +152,12 @@ class Run:
         with self.heartbeat.at("preparing the training"):
             if not self._is_prepared:
                 self.prepare_training()
-            self.tell_weights_loaded()
-            loop = Loop(self)
+            self.on_weights_loaded()
+            loop = TrainingLoop(self)
             with self.until_the_end():
                 if seconds is not None:
                     signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
-                signals.note_only()
+                signals.defer()
                 return loop.run()
 
     @contextlib.contextmanager
@@ -182,36 +182,36 @@ class Run:
         self.batch_norm, why = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), of_process)
         if has_batch_norm(model) and world_size() > 1:
             of_whole = of_process * world_size() if self.batch_norm == "sync" else of_process
-            record.say(f"batch norm: {self.batch_norm}, statistics of {of_whole} samples at a time ({why})")
+            record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {of_whole} samples at a time ({why})")
         self.sampler = self._sampler(samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
-        self.loader = loader_of(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
+        self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
         self.schedule = self._schedule()
-        self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
+        self.precision = TrainingPrecision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
         self._prepare_model()
         groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
-        self.undecayed = find_undecayed(groups, model) if train.WEIGHT_DECAY else []
-        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
+        self.undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
+        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.log_and_print)
         averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: self.schedule.update
         self.ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
         explain = [functools.partial(one.explain_not_finite, self) for one in extensions()]
         has_scaler = self.precision.scaler is not None
-        self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.say)
+        self.skipped = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.log_and_print)
         self.checkpointer = Checkpointer(self)
         self.start = resume.load(self)
         self.updater = self._updater()
         self._is_prepared = True
 
-    def tell_weights_loaded(self) -> None:
+    def on_weights_loaded(self) -> None:
         """Let the task compute what follows from weights that stay. Every rank must call this."""
-        self.task.weights_loaded(self.model, self.datasets, functools.partial(keep_rows, self))
+        self.task.on_weights_loaded(self.model, self.datasets, functools.partial(cache_features, self))
 
-    def keeps(self, epoch: int) -> bool:
+    def should_save(self, epoch: int) -> bool:
         """Whether the checkpoint of that epoch stays."""
         return epoch % self.config.SAVE_FREQ == 0 or epoch == self.config.TRAIN.NUM_EPOCHS
 
-    def evaluates(self, epoch: int) -> bool:
+    def should_evaluate(self, epoch: int) -> bool:
         """Whether that epoch is followed by an evaluation."""
         return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
 
@@ -226,8 +226,8 @@ class Run:
             repeats=self.config.TRAIN.REPEATED_AUGMENT,
         )
 
-    def _schedule(self) -> Schedule:
-        schedule = schedule_of(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
+    def _schedule(self) -> RateSchedule:
+        schedule = build_schedule(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
         if schedule.warmup_updates >= schedule.total_updates:
             raise UserError(
                 f"the warm-up ({schedule.warmup_updates} updates, TRAIN.WARMUP_STEPS or WARMUP_EPOCHS) is as long "
@@ -239,16 +239,16 @@ class Run:
         train, record = self.config.TRAIN, self.record
         frozen = freeze(self.model, train.FREEZE)
         if frozen:
-            record.say(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+            record.log_and_print(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
         if train.RECOMPUTE:
             number = recompute_layers(self.task.recomputed_layers(self.model))
-            record.say(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
+            record.log_and_print(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
         if said := compile_model(self.config, self.task, self.model):
-            record.say(said)
+            record.log_and_print(said)
 
-    def _updater(self) -> Updater:
+    def _updater(self) -> TrainStep:
         train = self.config.TRAIN
-        return Updater(
+        return TrainStep(
             self.task,
             data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
             self.optimizer,

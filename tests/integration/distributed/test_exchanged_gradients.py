@@ -99,7 +99,7 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False) -> di
         batch = {"images": paddle.to_tensor(images), "labels": paddle.to_tensor(np.arange(2))}
         if counted:
             batch[COUNTS] = paddle.to_tensor(np.array([2.0]))
-        updater.begin([batch], StepPosition(1, number, 9), 1e-3)
+        updater.launch([batch], StepPosition(1, number, 9), 1e-3)
 
     def named(name: str, calls: list[tuple[str, int]], original: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:

@@ -132,6 +132,7 @@ class TimmModel(BridgedModel):
     def __init__(self, network: nn.Layer, num_classes: int, image_size: tuple[int, int], in_channels: int) -> None:
         super().__init__(network, num_classes, image_size, in_channels)
         self._has_teacher = False
+        self.embed_dim = getattr(network, "head_hidden_size", None) or network.num_features  # of ``forward_features``
         named = network.pretrained_cfg.get("classifier") or ()
         self.classifier_layers = (named,) if isinstance(named, str) else tuple(named)
         levels = _pyramid(getattr(network, "feature_info", None) if hasattr(network, "forward_intermediates") else None)

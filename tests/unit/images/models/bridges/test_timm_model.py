@@ -117,6 +117,14 @@ def test_feature_maps_have_the_shapes_that_are_told(name):
     assert [tuple(one.shape) for one in maps] == expected
 
 
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit", "test_convnext", "test_efficientnet"])
+def test_features_have_the_width_that_is_told(name):
+    """Probes put their classifiers on them."""
+    model = create_model(f"timm:{name}", 5).eval()
+    side = model.image_size[0]
+    assert tuple(model.forward_features(paddle.randn([1, 3, side, side])).shape) == (1, model.embed_dim)
+
+
 def test_a_part_of_a_larger_network_follows_its_mode():
     """Paddle sets the mode of all layers below, but does not call their own ``eval``."""
     inner = create_model("timm:test_vit", 5)

@@ -9,6 +9,7 @@ the tests that a CPU can run. Needs nothing but Python.
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOR_THIS_CARD = "`paddlevit-dist doctor` names Paddle's own build for this GPU"
-WITHOUT_DEPENDENCIES = ["timm>=1.0.31,<1.1"]  # for tests; it would bring PyTorch
+TIMM = re.search(r'^TIMM = "(.+)"', (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)[1]
 GPU_WHEEL = ["paddlepaddle-gpu==2.6.2", "numpy>=1.21,<2", "setuptools"]  # 2.6.2 imports setuptools
 
 WSL_DRIVER = "/usr/lib/wsl/lib"  # of WSL 2, not always in PATH
@@ -45,7 +46,7 @@ def main():
         install(python, *GPU_WHEEL, "-e", f"{ROOT}[dev]")
     else:
         install_with_paddle(python, wants_gpu=options.paddle == "auto")
-    install(python, "--no-deps", *WITHOUT_DEPENDENCIES)
+    install(python, "--no-deps", TIMM)  # for tests; it would bring PyTorch
     (options.folder / ".ready").write_text("made by tools/install.py\n", encoding="utf-8")
 
 

@@ -73,6 +73,16 @@ class ExaminedModel(BridgedModel):
                 self.reset_classifier(num_classes)
             self._answers_as_evaluation = self._is_several_in_training(name)
 
+    @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "ExaminedModel":
+        cls.require_options(name, options)
+        family: Callable[..., ExaminedModel] = cls
+        return family(name, num_classes, image_size, **options)
+
+    @classmethod
+    def options(cls) -> dict[str, Any]:
+        return {name: default for name, default in super().options().items() if name != "name"}
+
     def _is_several_in_training(self, name: str) -> bool:
         """Tell whether the network returns several outputs in training and one in evaluation, or cannot do in training
         what it does in evaluation, as VOLO with today's NumPy. No layer inside it is in training, and none changes."""

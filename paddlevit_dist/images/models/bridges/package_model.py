@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import paddle
 from paddle import nn
@@ -32,15 +32,6 @@ class PaddleVisionModel(ExaminedModel):
     def build_network(cls, name: str, num_classes: int) -> nn.Layer:
         """Build the network with fresh weights."""
         return getattr(paddle.vision.models, name)(pretrained=False, num_classes=num_classes)
-
-    @classmethod
-    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "PaddleVisionModel":
-        cls.require_options(name, options)
-        return cls(name, num_classes, image_size, **options)
-
-    @classmethod
-    def options(cls) -> dict[str, Any]:
-        return {"in_channels": 3}
 
 
 class PaddleClasModel(PaddleVisionModel):

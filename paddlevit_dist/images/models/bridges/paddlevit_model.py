@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 from paddle import nn
 
@@ -64,15 +63,6 @@ class PaddleVitModel(ExaminedModel):
                 return getattr(modules[module], function)(config.clone())
 
         super().__init__(name, build, num_classes, (sides[0], sides[1]), in_channels, own_classes)
-
-    @classmethod
-    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "PaddleVitModel":
-        cls.require_options(name, options)
-        return cls(name, num_classes, image_size, **options)
-
-    @classmethod
-    def options(cls) -> dict[str, Any]:
-        return {name: default for name, default in super().options().items() if name != "name"}
 
 
 @functools.cache

@@ -115,13 +115,12 @@ class TimmModel(BridgedModel):
         Raises:
             UserError: timm has no such model, or the model does not have an option.
         """
-        timm, own = load_timm(), name.partition(":")[2]
-        _require_model(timm, own)
+        timm, own, about = load_timm(), name.partition(":")[2], _configuration(name)
         channels = options.pop("in_channels", 3)
         names = {"dropout": "drop_rate", "drop_path": "drop_path_rate"}
         given = {names.get(key, key): value for key, value in options.items() if key not in names or value}
         given.update({"num_classes": num_classes, **({"in_chans": channels} if channels != 3 else {})})
-        size = timm.get_pretrained_cfg(own).input_size[1:]
+        size = about.input_size[1:]
         if image_size is not None:
             size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
             given["img_size"] = size
@@ -176,8 +175,7 @@ class TimmModel(BridgedModel):
 
     def _following_mode(self) -> Any:
         """Return the network in the mode of this layer, which a larger network that it is part of may have changed."""
-        if self.network.training != self.training:
-            self.network.training = self.training
+        self.network.training = self.training
         return self.network
 
     def forward_features(self, x: paddle.Tensor) -> paddle.Tensor:
@@ -265,10 +263,11 @@ def _configuration(name: str) -> Any:
     timm, own = load_timm(), name.partition(":")[2]
     model, _, tag = own.partition(".")
     _require_model(timm, model)
-    tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{model}.*")]
-    if tag and tag not in tags:
-        told = ", ".join(tags) or "none"
-        raise UserError(f"{name}: timm has no such weights of {model}: expected one of the tags {told}")
+    if tag:
+        tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{model}.*")]
+        if tag not in tags:
+            expected = ", ".join(tags) or "none"
+            raise UserError(f"{name}: timm has no such weights of {model}: expected one of the tags {expected}")
     return timm.get_pretrained_cfg(own)
 
 

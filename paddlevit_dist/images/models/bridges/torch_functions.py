@@ -15,29 +15,12 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from ..resampling import bicubic_matrix, bilinear_matrix
-from . import torch_layers as layers
 
 _READERS = "timm"  # the package whose files get PyTorch's meaning of methods of a tensor
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     return F.dropout(x, p, training=training)
-
-
-def avg_pool2d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: float | None = None,
-) -> Any:
-    return layers.AvgPool2d(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)(x)
-
-
-def max_pool2d(x: Any, *args: Any, **options: Any) -> Any:
-    return layers.MaxPool2d(*args, **options)(x)
 
 
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:

@@ -31,6 +31,39 @@ def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None =
     return product if bias is None else product + bias
 
 
+def max_pool2d(
+    x: paddle.Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> paddle.Tensor:
+    """Take the largest of each window of (batch, channels, height, width)."""
+    _refuse_dilation(dilation, return_indices)
+    return F.max_pool2d(x, kernel_size, kernel_size if stride is None else stride, padding, ceil_mode=ceil_mode)
+
+
+def _refuse_dilation(dilation: Sizes, return_indices: bool) -> None:
+    if any(one != 1 for one in ([dilation] if isinstance(dilation, int) else dilation)) or return_indices:
+        raise NotImplementedError("max pooling with dilation or indices")
+
+
+def avg_pool2d(
+    x: paddle.Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: float | None = None,
+) -> paddle.Tensor:
+    """Take the mean of each window of (batch, channels, height, width)."""
+    options = {"exclusive": not count_include_pad, "divisor_override": divisor_override}
+    return F.avg_pool2d(x, kernel_size, kernel_size if stride is None else stride, padding, ceil_mode, **options)
+
+
 class _Drawn:
     """Begin with weights (out, in, ...) and biases from U(-1, 1) / sqrt(numbers of each output)."""
 
@@ -100,8 +133,22 @@ class Conv3d(_DrawnConvolution, nn.Conv3D):
 class ConvTranspose2d(_Drawn, nn.Conv2DTranspose):
     """A transposed convolution over (batch, channels, height, width), weights (in, out / groups, height, width)."""
 
-    def __init__(self, *args: Any, bias: bool = True, device: Any = None, dtype: Any = None, **options: Any) -> None:
-        super().__init__(*args, bias_attr=None if bias else False, **options)
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        sizes: Any = (in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups)
+        super().__init__(*sizes, bias_attr=None if bias else False)
         self.reset_parameters()
 
 
@@ -192,14 +239,13 @@ class MaxPool2d(nn.Layer):
         ceil_mode: bool = False,
     ) -> None:
         super().__init__()
-        if any(one != 1 for one in ([dilation] if isinstance(dilation, int) else dilation)) or return_indices:
-            raise NotImplementedError("max pooling with dilation or indices")
+        _refuse_dilation(dilation, return_indices)
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
         self.padding, self.dilation, self.ceil_mode = padding, dilation, ceil_mode
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Pool (batch, channels, height, width)."""
-        return F.max_pool2d(x, self.kernel_size, self.stride, self.padding, ceil_mode=self.ceil_mode)
+        return max_pool2d(x, self.kernel_size, self.stride, self.padding, ceil_mode=self.ceil_mode)
 
 
 class AvgPool2d(nn.Layer):
@@ -221,8 +267,8 @@ class AvgPool2d(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Pool (batch, channels, height, width)."""
-        options = {"exclusive": not self.count_include_pad, "divisor_override": self.divisor_override}
-        return F.avg_pool2d(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, **options)
+        windows = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
+        return avg_pool2d(x, *windows, self.count_include_pad, self.divisor_override)
 
 
 class LSTM(nn.LSTM):

@@ -52,8 +52,8 @@ def _functional() -> Namespace:
     names |= {
         "linear": layers.linear,
         "dropout": functions.dropout,
-        "avg_pool2d": functions.avg_pool2d,
-        "max_pool2d": functions.max_pool2d,
+        "avg_pool2d": layers.avg_pool2d,
+        "max_pool2d": layers.max_pool2d,
         "group_norm": functions.group_norm,
         "rms_norm": functions.rms_norm,
         "batch_norm": functions.batch_norm,

@@ -4,12 +4,13 @@ import numpy as np
 import paddle
 import pytest
 from support import golden, timm_zoo
+from support.processes import ROOT
 
 from paddlevit_dist.checkpoint.load import load_weights, to_torch_names
 from paddlevit_dist.checkpoint.published import is_fetched
 from paddlevit_dist.distributed.batch_norm import DistributedBatchNorm, convert_batch_norm
 from paddlevit_dist.images.expected_input import find_expected_input
-from paddlevit_dist.images.models.bridges.timm_model import COMPARED_MODULES, load_timm
+from paddlevit_dist.images.models.bridges.timm_model import COMPARED_MODULES, REQUIREMENT, load_timm
 from paddlevit_dist.models import create_model, model_options
 from paddlevit_dist.registry import address_of_weights
 from paddlevit_dist.runtime.errors import UserError
@@ -148,6 +149,10 @@ def test_batch_norms_of_timm_can_be_shared_by_processes():
     )
     x = paddle.randn([4, act.num_features, 3, 3])
     np.testing.assert_allclose(act(x).numpy(), act.act(act._normalize(x)).numpy(), rtol=1e-6)
+
+
+def test_the_version_that_is_asked_for_is_that_of_the_extra():
+    assert f'TIMM = "{REQUIREMENT}"' in (ROOT / "setup.py").read_text(encoding="utf-8")
 
 
 def test_unknown_names_and_options_are_one_line():

@@ -18,6 +18,13 @@ def functions():
     return torch_functions
 
 
+@pytest.fixture(scope="module")
+def layers():
+    from paddlevit_dist.images.models.bridges import torch_layers
+
+    return torch_layers
+
+
 def normal(*shape):
     return RANDOM.standard_normal(shape).astype(np.float32)
 
@@ -75,16 +82,26 @@ def test_methods_of_a_tensor(expression, expected):
         np.testing.assert_allclose(np.asarray(one), other, rtol=1e-5, atol=1e-6)
 
 
+def test_arguments_have_pytorchs_order(layers):
+    """Paddle has the dilation of a transposed convolution before its groups, and no dilation of a pool."""
+    transposed = layers.ConvTranspose2d(4, 6, 2, 2, 0, 0, 2, False)
+    assert tuple(transposed.weight.shape) == (4, 3, 2, 2) and transposed.bias is None
+    x = paddle.to_tensor(normal(1, 1, 5, 5))
+    assert tuple(layers.max_pool2d(x, 2, 2, 0, 1, True).shape) == (1, 1, 3, 3)
+    assert tuple(layers.MaxPool2d(2, 2, 0, 1, False, True)(x).shape) == (1, 1, 3, 3)
+    assert tuple(layers.Conv2d(4, 6, 3, 1, 1, 1, 2, False).weight.shape) == (6, 2, 3, 3)
+
+
 def test_dropout_takes_training_as_its_third_argument(functions):
     x = paddle.ones([100])
     assert (functions.dropout(x, 0.5, False).numpy() == 1).all()
     assert (functions.dropout(x, 0.5, True).numpy() == 0).any()
 
 
-def test_means_count_padding(functions):
+def test_means_count_padding(layers):
     x = paddle.ones([1, 1, 2, 2])
-    assert float(functions.avg_pool2d(x, 3, 1, 1)[0, 0, 0, 0]) == pytest.approx(4 / 9)
-    assert float(functions.avg_pool2d(x, 3, 1, 1, count_include_pad=False)[0, 0, 0, 0]) == 1.0
+    assert float(layers.avg_pool2d(x, 3, 1, 1)[0, 0, 0, 0]) == pytest.approx(4 / 9)
+    assert float(layers.avg_pool2d(x, 3, 1, 1, count_include_pad=False)[0, 0, 0, 0]) == 1.0
 
 
 def test_norms(functions):

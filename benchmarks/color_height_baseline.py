@@ -1,8 +1,8 @@
-"""What colour and height alone tell about the class of a point in the embedded rooms.
+"""What color and height alone tell about the class of a point in the embedded rooms.
 
     python benchmarks/color_height_baseline.py [--train_rooms 100] [--val_rooms 25]
 
-A table over height and colour is filled with the classes of the training rooms' points; a point of a held-out room gets
+A table over height and color is filled with the classes of the training rooms' points; a point of a held-out room gets
 the class that is most frequent in its cell. No network is worth its name that does not beat this by far.
 """
 
@@ -22,9 +22,9 @@ from paddlevit_dist.points.data.rooms import SyntheticRooms  # noqa: E402
 
 HEIGHT_BIN_M = 0.05
 HEIGHT_BINS = 60
-# Fine colours see more, coarse ones have more points in a cell; 1: height alone.
+# Fine colors see more, coarse ones have more points in a cell; 1: height alone.
 BINS_PER_CHANNEL = (1, 2, 4, 8)
-# How far a frequent class is held back in favour of rare ones: not at all, by the root of its points, fully.
+# How far a frequent class is held back in favor of rare ones: not at all, by the root of its points, fully.
 BALANCES = (0.0, 0.5, 1.0)
 
 
@@ -36,7 +36,7 @@ def cells(rgb: np.ndarray, height: np.ndarray, bins: int) -> np.ndarray:
 
 
 def count(scenes: Iterable[Any], num_classes: int, bins: int) -> np.ndarray:
-    """Labelled points by cell and class, (cells, classes)."""
+    """Labeled points by cell and class, (cells, classes)."""
     size = HEIGHT_BINS * bins**3 * num_classes
     total = np.zeros(size, np.int64)
     for scene in scenes:

@@ -5,7 +5,7 @@
 The interpreter draws weights for transformers' network, lets its batch norms see noise, so that cells differ, and
 writes it by both exporters of torch; the weights become ours by ``export``. Scores of all files must agree. Then all
 take turns in onnxruntime, with pictures of the network's size: theirs ends with logits and boxes, ours with labels,
-boxes in pixels and scores; "pixels" takes uint8 and normalises them, too. Without an interpreter ours are measured
+boxes in pixels and scores; "pixels" takes uint8 and normalizes them, too. Without an interpreter ours are measured
 alone, with weights of our own. Needs paddle2onnx and onnxruntime; on a GPU, with --cuda, onnxruntime-gpu.
 """
 

@@ -119,10 +119,10 @@ HEADLINES = (
         140,
     ),
     Headline(
-        "quantising points: np.unique / ours",
+        "quantizing points: np.unique / ours",
         "voxelize.py",
         "voxelize.py",
-        "quantise_times_as_fast",
+        "quantize_times_as_fast",
         ">= 5",
         21.0,
         110,

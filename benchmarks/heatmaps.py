@@ -3,7 +3,7 @@
 Contenders, 20 landmarks in cubes of 128 and 256 voxels, radius 10, all with the same values:
 
 - loop: dense maps by a loop over landmarks and three axes in the loader process, as landmark projects often have it
-- vectorised: dense maps by pasting a precomputed cube in the loader process (CenterNet's way in three dimensions)
+- vectorized: dense maps by pasting a precomputed cube in the loader process (CenterNet's way in three dimensions)
 - coordinates: ours; positions cross, and the device makes three factors per landmark, which is all that the loss needs
 - coordinates, dense: the same, and the device multiplies the factors out
 
@@ -33,14 +33,14 @@ from paddlevit_dist.tasks.dataset import TransformedDataset
 
 LANDMARKS, RADIUS = sized((20, 10), (2, 3))
 SIZES = sized((128, 256), (16,))
-EPOCH_LABELS = sized(("loop", "vectorised", "coordinates"), ("coordinates",))
+EPOCH_LABELS = sized(("loop", "vectorized", "coordinates"), ("coordinates",))
 EPOCH_PROCESSES, PHANTOMS = sized((1, 2), (1,)), sized(32, 4)
 EPOCH_RADIUS = 6
 Shape = tuple[int, int, int]
 
 
 def get_points(size: int) -> np.ndarray:
-    """float32 (landmarks, 3): some near the border, none on a voxel's centre."""
+    """float32 (landmarks, 3): some near the border, none on a voxel's center."""
     return np.random.default_rng(size).uniform(0, size - 1, (LANDMARKS, 3)).astype(np.float32)
 
 
@@ -86,7 +86,7 @@ def vectorized(points: np.ndarray, shape: Shape, radius: int) -> np.ndarray:
 
 LABELS: dict[str, Callable[[np.ndarray, Shape, int], np.ndarray]] = {
     "loop": by_loop,
-    "vectorised": vectorized,
+    "vectorized": vectorized,
     "coordinates": lambda points, shape, radius: points,
     "coordinates, dense": lambda points, shape, radius: points,
 }
@@ -153,7 +153,7 @@ def measure_labels(rounds: int) -> dict[str, float]:
     results = {}
     for size in SIZES:
         reference = consumer.label("loop", size)
-        for name in ("vectorised", "coordinates, dense"):
+        for name in ("vectorized", "coordinates, dense"):
             error = (consumer.label(name, size) - reference).abs().max().item()
             if error > 1e-6:
                 raise SystemExit(f"{name} differs from the loop by {error}")
@@ -167,12 +167,12 @@ def measure_labels(rounds: int) -> dict[str, float]:
                     name,
                     Spread.of(values).text(1e3, 3),
                     ratios(times["loop"], values).text(digits=1),
-                    ratios(times["vectorised"], values).text(digits=1),
+                    ratios(times["vectorized"], values).text(digits=1),
                 ]
             )
-            for peer in ("loop", "vectorised"):
+            for peer in ("loop", "vectorized"):
                 results[f"{size} {name} against {peer}"] = ratios(times[peer], values).median
-        header = ["label", "ms", "times as fast as loop", "as vectorised"]
+        header = ["label", "ms", "times as fast as loop", "as vectorized"]
         table(f"whole way of a label, {LANDMARKS} landmarks in {size}^3, {rounds} rounds", header, rows)
     consumer.close()
     return results

@@ -61,7 +61,7 @@ def get_labels(name: str) -> np.ndarray:
 
 
 def get_objects(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Boxes (batch, objects, 4), centres, widths and heights as shares, and labels."""
+    """Boxes (batch, objects, 4), centers, widths and heights as shares, and labels."""
     generator, shape = np.random.default_rng(1), (SIZES[name].batch, OBJECTS, 2)
     boxes = np.concatenate([generator.uniform(0.3, 0.7, shape), generator.uniform(0.1, 0.4, shape)], axis=-1)
     return boxes.astype(np.float32), generator.integers(0, CLASSES, shape[:2])

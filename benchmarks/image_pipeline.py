@@ -2,10 +2,10 @@
 
 Contenders, each through ``paddle.io.DataLoader`` with 0, 1 and 2 worker processes, random resized crop to 224 and flip:
 
-- PaddleViT style: paddle.vision transforms (Pillow, bicubic), to tensor, normalise: float32 samples; the loader starts
+- PaddleViT style: paddle.vision transforms (Pillow, bicubic), to tensor, normalize: float32 samples; the loader starts
   its processes again in each epoch, as PaddleViT's drivers do. With RandAugment as PaddleViT has it (Pillow, nearest
-  neighbour for shears, shifts and rotations, where ours are bicubic as timm's)
-- exact: ours with Pillow, uint8 samples, normalised on the device
+  neighbor for shears, shifts and rotations, where ours are bicubic as timm's)
+- exact: ours with Pillow, uint8 samples, normalized on the device
 - fast: ours with OpenCV
 - prepared: exact on tar shards of JPEGs whose shorter side is 320
 - pages: exact on tar shards of the same images as they are, decoded (``--store pages``)
@@ -58,7 +58,7 @@ class PaddleVitStyle:
 
 
 class NearestRandAugment:
-    """RandAugment as PaddleViT does it: the same operations and magnitudes, geometry by the nearest neighbour."""
+    """RandAugment as PaddleViT does it: the same operations and magnitudes, geometry by the nearest neighbor."""
 
     def __init__(self) -> None:
         from paddlevit_dist.images.transforms.policies import parse_rand_augment
@@ -109,7 +109,7 @@ def paddlevit_round(dataset: Any, workers: int, augment: bool = False) -> Callab
 
 
 def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset: str = "folder") -> Callable[[], float]:
-    """Our loader on this folder, with the normalisation that the task does on the device."""
+    """Our loader on this folder, with the normalization that the task does on the device."""
     from paddlevit_dist import settings
     from paddlevit_dist.data.loader import DeviceLoader
     from paddlevit_dist.data.sampler import TrainingSampler

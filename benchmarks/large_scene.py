@@ -3,8 +3,8 @@
     python benchmarks/large_scene.py                       # 20 million points, many minutes on two cores
     python benchmarks/large_scene.py --points=2000000
 
-A made-up terrain with trees, 500 points to the square metre, is written as a prepared store, and evaluated with
-MinkUNet14A in blocks of 12 metres that overlap by 1. Memory is the sum over all processes of what each has for itself
+A made-up terrain with trees, 500 points to the square meter, is written as a prepared store, and evaluated with
+MinkUNet14A in blocks of 12 meters that overlap by 1. Memory is the sum over all processes of what each has for itself
 and of its part of what several share (PSS), at its highest.
 """
 
@@ -25,11 +25,11 @@ from paddlevit_dist.points.data.scene_store import write_lines, write_scene
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = ("ground", "tree")
-DENSITY = 500  # points to the square metre of ground
+DENSITY = 500  # points to the square meter of ground
 
 
 def make_store(folder: Path, points: int) -> None:
-    """A square terrain of hills with a tree on every 30 square metres, a quarter of all points."""
+    """A square terrain of hills with a tree on every 30 square meters, a quarter of all points."""
     generator = np.random.default_rng(0)
     edge = (0.75 * points / DENSITY) ** 0.5
     xyz = np.empty((points, 3), np.float32)

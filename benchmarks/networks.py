@@ -7,7 +7,7 @@
 - volumes: the same network without gradients on a window of 64 x 64 x 64, as evaluation and prediction do
 - minkunet: MinkUNet34C on 8,000 voxels of a synthetic room, cross-entropy, AdamW. No library of sparse convolutions
   for torch can be installed for CPUs; the peer is the same network by gather, product and scatter-add in torch
-  (``sparse_peers.py``), with the pairs of neighbours given
+  (``sparse_peers.py``), with the pairs of neighbors given
 
 PYTHON has torch and NumPy. Each side is a process of its own, with the variables of a tuned run and one thread.
 """
@@ -154,7 +154,7 @@ def torch_step(name: str, folder: Path) -> Callable[[], Any]:
 
 
 def write_pairs(folder: Path) -> None:
-    """The pairs of neighbours that MinkUNet needs, as a process without our compiled loops reads them."""
+    """The pairs of neighbors that MinkUNet needs, as a process without our compiled loops reads them."""
     from sparse_peers import pairs_by_offset
     from voxel_rooms import room
 

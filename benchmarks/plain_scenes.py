@@ -13,7 +13,7 @@ import numpy as np
 import scipy.interpolate
 import scipy.ndimage
 
-PlainScene = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # xyz, colours float32; labels, instances float64
+PlainScene = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # xyz, colors float32; labels, instances float64
 
 
 def distort(xyz: np.ndarray, noise: Sequence[np.ndarray], granularity: int, magnitude: float) -> np.ndarray:

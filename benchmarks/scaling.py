@@ -7,7 +7,7 @@
   8 images each; images per second, their share of so many times one process, and what the exchange of gradients takes:
   the same steps without it
 - loaders: 1, 2, 4, 8, 15 loader processes, as many as leave a core to the training process; JPEGs of 500 x 375, random
-  resized crop to 224 and flip with Pillow, normalised in the training process. Ours also without the settings of malloc
+  resized crop to 224 and flip with Pillow, normalized in the training process. Ours also without the settings of malloc
 - calculation: 8 GPUs and 8 hosts, calculated from assumed step times and bandwidths. Nothing of it is measured
 
 The peer is run by PYTHON, which has torch: timm's models if timm is installed there, else the same ViT of torch's own
@@ -230,7 +230,7 @@ def write_images(folder: Path) -> None:
     for number in range(FILES):
         noise = generator.standard_normal((3, height, width))
         field = np.fft.irfft2(np.fft.rfft2(noise) * falling, s=(height, width))  # (3, height, width)
-        field = field[0] + 0.4 * field  # mostly grey, as photographs
+        field = field[0] + 0.4 * field  # mostly gray, as photographs
         pixels = np.clip(128 + 55 * field / field.std(), 0, 255).astype(np.uint8).transpose(1, 2, 0)
         for split in ("train", *(["val"] if number < CLASSES else [])):
             place = folder / split / f"class_{number % CLASSES}"

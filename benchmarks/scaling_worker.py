@@ -155,7 +155,7 @@ def timed(step: Callable[[], Any], without_exchange: Callable[[], Any]) -> Answe
 
 
 def our_loads(folder: str, workers: int) -> Answer:
-    """Our loader with Pillow, uint8 samples, normalised in this process."""
+    """Our loader with Pillow, uint8 samples, normalized in this process."""
     from pathlib import Path
 
     from paddlevit_dist import settings
@@ -228,7 +228,7 @@ def fast_collate(samples: list[Any]) -> Any:
 
 
 def torch_loads(folder: str, workers: int) -> Answer:
-    """torch's loader with timm's transform, collation and normalisation in this process."""
+    """torch's loader with timm's transform, collation and normalization in this process."""
     import torch
 
     torch.set_num_threads(1)

@@ -129,7 +129,7 @@ def answer_requests(contender: str) -> None:
 
     for line in sys.stdin:
         kind, voxels, channels, way = json.loads(line)
-        if kind == "neighbours":
+        if kind == "neighbors":
             pairs = pairs_by_offset(plan(voxels), MapKey(1, 1, 3))
             print(json.dumps(sum(len(rows) for rows, _ in pairs) / voxels), flush=True)
             continue
@@ -167,7 +167,7 @@ def measure_layers(processes: Processes, peers: list[str]) -> dict[str, float]:
     """Times of one layer, table and ratios."""
     rows, result = [], {}
     for voxels in SIZES:
-        neighbors = processes.ask("neighbours", voxels)
+        neighbors = processes.ask("neighbors", voxels)
         for channels in CHANNELS:
             times = {
                 way: rounds.interleave(

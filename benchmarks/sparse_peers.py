@@ -15,7 +15,7 @@ NUM_CLASSES = 20
 
 
 def pairs_by_offset(plan: CoordinatePlan, key: MapKey) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(coarse rows, fine rows), int64, of each kernel offset, the centre of a symmetric kernel too."""
+    """(coarse rows, fine rows), int64, of each kernel offset, the center of a symmetric kernel too."""
     lists = plan.kernel_map(key)[0]
     offset = np.repeat(np.tile(np.arange(lists.counts.shape[1]), len(lists.counts)), lists.counts.ravel())
     pairs = [

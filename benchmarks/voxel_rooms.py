@@ -1,4 +1,4 @@
-"""Voxels of a synthetic room for benchmarks: floor, three walls and boxes, about 12 of 27 neighbours present."""
+"""Voxels of a synthetic room for benchmarks: floor, three walls and boxes, about 12 of 27 neighbors present."""
 
 import numpy as np
 

@@ -1,10 +1,10 @@
-"""Points per second from scenes to what a network reads: quantise, collate, and the coordinate plan.
+"""Points per second from scenes to what a network reads: quantize, collate, and the coordinate plan.
 
     python benchmarks/voxelize.py
 
 Scenes are embedded rooms of about 150,000 points each, voxels of 2 cm, as for ScanNet. Contenders, one core each:
 
-- quantise: ``sparse_quantize`` with features, labels and the inverse map, against ``np.unique(axis=0)`` with the same
+- quantize: ``sparse_quantize`` with features, labels and the inverse map, against ``np.unique(axis=0)`` with the same
   results (but voxels in sorted order, and labels without a look for conflicts)
 - collate: ``sparse_collate``, against stacking columns and concatenating
 - all: both one after the other
@@ -32,7 +32,7 @@ Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def scenes() -> list[Arrays]:
-    """float32 xyz, float32 colours and int16 classes of each scene."""
+    """float32 xyz, float32 colors and int16 classes of each scene."""
     from paddlevit_dist.points.data.augment import CropToBudget
     from paddlevit_dist.points.data.rooms import make_room
 
@@ -79,8 +79,8 @@ def data_contenders(batch: list[Arrays]) -> dict[str, Callable[[], float]]:
     """Seconds for the whole batch of each way."""
     parts = [quantize(scene) for scene in batch]
     works: dict[str, Callable[[], Any]] = {
-        "quantise": lambda: [quantize(scene) for scene in batch],
-        "quantise, np.unique": lambda: [quantize_with_unique(scene) for scene in batch],
+        "quantize": lambda: [quantize(scene) for scene in batch],
+        "quantize, np.unique": lambda: [quantize_with_unique(scene) for scene in batch],
         "collate": lambda: collate(parts),
         "collate, stacking": lambda: collate_by_stacking(parts),
         "all": lambda: collate([quantize(scene) for scene in batch]),
@@ -140,12 +140,12 @@ def main() -> None:
     )
     faster = {
         name: ratios(taken[f"{name}, {peer}"], taken[name]).median
-        for name, peer in (("quantise", "np.unique"), ("collate", "stacking"), ("all", "np.unique"))
+        for name, peer in (("quantize", "np.unique"), ("collate", "stacking"), ("all", "np.unique"))
     }
     print_result(
         {
             **{f"{name}_times_as_fast": value for name, value in faster.items()},
-            "quantise_million_points_per_second": points / Spread.of(taken["quantise"]).median / 1e6,
+            "quantize_million_points_per_second": points / Spread.of(taken["quantize"]).median / 1e6,
             "plan_million_points_per_second": counts["plan"] / Spread.of(taken["plan"]).median / 1e6,
             "plan_share_of_step": ratios(taken["plan"], taken["step"]).median,
         }

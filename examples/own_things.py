@@ -14,7 +14,7 @@ from PIL import Image
 
 
 class Stripes(ImageDataset):
-    """Drawn grey images, 8 x 8 pixels, with horizontal stripes or vertical ones."""
+    """Drawn gray images, 8 x 8 pixels, with horizontal stripes or vertical ones."""
 
     kind, image_mode = "glyph", "L"
     class_names, num_classes = ["horizontal", "vertical"], 2

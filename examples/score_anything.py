@@ -41,7 +41,7 @@ meter.update(
 )
 show(meter, "AP", "AP50", "AP cup")
 
-# Landmarks in millimetres, and labels of voxels.
+# Landmarks in millimeters, and labels of voxels.
 places = generator.normal(0, 50, (25, 4, 3))
 meter = pv.RadialError(["sella", "nasion", "porion", "orbitale"])
 meter.update(places + generator.normal(0, 1, places.shape), places)

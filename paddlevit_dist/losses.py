@@ -151,7 +151,7 @@ def dice_losses(
     class, and t is 1 where the class is the label. A class that does not occur has no loss: cross-entropy sees to its
     not being predicted.
 
-    Source: C. Sudre et al., "Generalised Dice overlap as a deep learning loss function", 2017, arXiv 1707.03237,
+    Source: C. Sudre et al., "Generalized Dice overlap as a deep learning loss function", 2017, arXiv 1707.03237,
     section 2.3, for one class.
 
     Args:
@@ -230,7 +230,7 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     is_valid = labels != ignored
     valid = is_valid.astype("float32").unsqueeze(-1)  # (P, 1)
     truth = F.one_hot(_replace_none(labels, is_valid), classes) * valid  # (P, classes)
-    # An unlabelled element has no error, so it sorts last and adds nothing.
+    # An unlabeled element has no error, so it sorts last and adds nothing.
     errors = (truth - F.softmax(logits, axis=-1)).abs() * valid
     order = paddle.argsort(errors.detach(), axis=0, descending=True)  # over elements, for each class
     errors = paddle.take_along_axis(errors, order, axis=0)

@@ -24,7 +24,7 @@ def create_model(
         num_classes: outputs of the classifier; 0 builds a model that returns features. None: 1,000, or as many as timm
             builds the model with.
         image_size: side of the square input or ``(height, width)`` in pixels; None uses the variant's size.
-        **options: dimensions and regularisation that differ from the variant (``patch_size``, ``embed_dim``,
+        **options: dimensions and regularization that differ from the variant (``patch_size``, ``embed_dim``,
             ``in_channels``, ``dropout``, ``drop_path`` and others documented by the model's class). An option set to
             None keeps the variant's value.
 

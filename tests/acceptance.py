@@ -183,7 +183,7 @@ ROWS = [
     ),
     Row(
         "fine-tuning on six drawn classes, 2 processes",
-        ["-cfg=configs/finetune_pictures.yaml", "-data_path=DATA", "-pretrained=WEIGHTS", *SMALL_VIT],
+        ["-cfg=configs/finetune_folder.yaml", "-data_path=DATA", "-pretrained=WEIGHTS", *SMALL_VIT],
         80.0,
         600.0,
         draw_and_pretrain,

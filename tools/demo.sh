@@ -30,4 +30,4 @@ say "== done: the checkpoint gives exactly what training ended with: $evaluated"
     "run record   $output/run.json" \
     "" \
     "Next, on your own images (folders my_data/train/<class>/*.jpg and my_data/val/<class>/*.jpg):" \
-    "  ./run_train_multi.sh -cfg=./configs/finetune_pictures.yaml -data_path=my_data -output=./output/mine"
+    "  ./run_train_multi.sh -cfg=./configs/finetune_folder.yaml -data_path=my_data -output=./output/mine"

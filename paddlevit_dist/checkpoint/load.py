@@ -50,13 +50,13 @@ class LoadReport:
         origin: whose names and which layout of Linear weights were found.
         loaded: copied, including those that had to be resized.
         resized: made to fit, such as a position embedding for another grid.
-        reinitialised: a classifier that the source lacks or has for other classes: it keeps its initial weights.
+        reinitialized: a classifier that the source lacks or has for other classes: it keeps its initial weights.
         missing: of the model, but absent from the source or of a shape that does not fit: unchanged.
         unexpected: in the source, but not of the model.
         shapes: name -> (shape in the source, shape in the model); None where it does not exist.
         classes_by_name: where rows of the classifier followed names: how many of the model's classes have rows of the
             source, and how many classes it has; None: rows kept their places.
-        loaded_fraction: share of the model's numbers that were loaded, excluding the re-initialised ones.
+        loaded_fraction: share of the model's numbers that were loaded, excluding the re-initialized ones.
         notices: anything unusual, such as values that are not finite.
     """
 
@@ -64,7 +64,7 @@ class LoadReport:
     origin: str
     loaded: list[str] = field(default_factory=list)
     resized: list[str] = field(default_factory=list)
-    reinitialised: list[str] = field(default_factory=list)
+    reinitialized: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     shapes: dict[str, tuple[Shape | None, Shape | None]] = field(default_factory=dict)
@@ -74,11 +74,11 @@ class LoadReport:
 
     def summary(self) -> str:
         """One line for the log."""
-        total = len(self.loaded) + len(self.reinitialised) + len(self.missing)
-        aside = " apart from the new classifier" if self.reinitialised else ""
+        total = len(self.loaded) + len(self.reinitialized) + len(self.missing)
+        aside = " apart from the new classifier" if self.reinitialized else ""
         share = f"{100 * self.loaded_fraction:.1f} % of parameters{aside}"
         if self.unexpected:  # the source is another network, however much of this one was loaded
-            used = len(self.loaded) + len(self.reinitialised)
+            used = len(self.loaded) + len(self.reinitialized)
             share = f"{used} of {used + len(self.unexpected)} entries of the source used"
         head = f"loaded {len(self.loaded)} of {total} ({share})"
         parts = []
@@ -87,8 +87,8 @@ class LoadReport:
             parts.append(
                 f"{matched:,} of {classes:,} classes by name" + (", the rest new" if matched < classes else "")
             )
-        if self.reinitialised:
-            parts.append(f"re-initialised {_some(self.reinitialised, 4)}")
+        if self.reinitialized:
+            parts.append(f"re-initialized {_some(self.reinitialized, 4)}")
         if self.resized:
             parts.append("resized " + ", ".join(self._with_shapes(name) for name in self.resized))
         if self.missing:
@@ -103,7 +103,7 @@ class LoadReport:
         lines = [f"{self.source}: {self.origin}", self.summary()]
         kinds = {
             "resized": self.resized,
-            "re-initialised": self.reinitialised,
+            "re-initialized": self.reinitialized,
             "missing": self.missing,
             "unexpected": self.unexpected,
         }
@@ -121,7 +121,7 @@ class LoadReport:
                 for name, (a, b) in zip(names, shapes)
             ]
 
-        kinds = ("resized", "reinitialised", "missing", "unexpected")
+        kinds = ("resized", "reinitialized", "missing", "unexpected")
         names = ("source", "origin", "loaded_fraction", "loaded", "classes_by_name", *kinds, "notices")
         told = {name: entries(vars(self)[name]) if name in kinds else vars(self)[name] for name in names}
         return json.dumps(told, indent=1)
@@ -153,7 +153,7 @@ def load_weights(
             or any other layer; what that has under these names is used too.
         source: a path or address as ``read_weights`` takes it, or what it returned, or a mapping of names to numpy
             arrays or tensors.
-        minimum_loaded: least share of the parameters, by number of elements and without a re-initialised classifier.
+        minimum_loaded: least share of the parameters, by number of elements and without a re-initialized classifier.
         strict: for evaluation: every parameter must be loaded, the classifier too, and nothing of the source be left.
         allow_unused: something may be left all the same.
         part: the entry to use in a source that has several, such as "model_ema".
@@ -256,15 +256,15 @@ def _plan(
     for layer in contract.classifier_layers:
         names = [name for name in targets if name.startswith(f"{layer}.")]
         if any(name not in fitting for name in names):
-            report.reinitialised += names  # weights and bias belong together
-    fitting = {name: value for name, value in fitting.items() if name not in report.reinitialised}
+            report.reinitialized += names  # weights and bias belong together
+    fitting = {name: value for name, value in fitting.items() if name not in report.reinitialized}
 
     report.loaded = list(fitting)
     report.resized = [
         name for name, value in fitting.items() if value.shape != state[name].shape and name not in by_name
     ]
     report.notices += contract.notices_of_resized(report.resized)
-    report.missing = [name for name in targets if name not in fitting and name not in report.reinitialised]
+    report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
     report.unexpected = [name for name in state if name not in targets and not name.endswith(_NO_WEIGHTS)]
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
     num_loaded, num_missing = (
@@ -283,14 +283,14 @@ def _assign(target: paddle.Tensor, value: np.ndarray) -> None:
 
 
 def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], int]) -> None:
-    if not report.missing and not report.reinitialised:
+    if not report.missing and not report.reinitialized:
         return
     reasons = []
     if report.missing:
         reasons.append(f"it lacks {_describe(report, report.missing)}")
-    if report.reinitialised:
-        reasons.append(f"its classifier does not fit: {_describe(report, report.reinitialised)}")
-    for name in report.reinitialised:
+    if report.reinitialized:
+        reasons.append(f"its classifier does not fit: {_describe(report, report.reinitialized)}")
+    for name in report.reinitialized:
         source_shape, model_shape = report.shapes[name]
         axis = AXIS_OF_OUTPUTS.get(len(source_shape or ()))
         if source_shape and model_shape and axis is not None and source_shape[axis] != model_shape[axis]:
@@ -341,7 +341,7 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
         reasons.append(f"unexpected {_describe(report, report.unexpected)}")
     raise UserError(
         f"{report.source} has only {100 * report.loaded_fraction:.1f} % of the model's parameters, at least "
-        f"{100 * minimum_loaded:g} % are needed (MODEL.MINIMUM_LOADED): {'; '.join(reasons)}"
+        f"{100 * minimum_loaded:g} % are needed (MODEL.MIN_LOADED_FRACTION): {'; '.join(reasons)}"
         f"{_RAW if any(map(_IN_MEMORY, report.unexpected)) else _fitting(report.source)}"
     )
 

@@ -128,7 +128,7 @@ def _foundation() -> list[PublishedWeights]:
 
 
 def _authors() -> dict[str, str]:
-    """Registered models -> the weights of their authors at Hugging Face, with licence and whether these are gated."""
+    """Registered models -> the weights of their authors at Hugging Face, with license and whether these are gated."""
     found = {}
     for size in ("small", "base", "large", "giant"):
         found[f"vit_{size}_patch14_dinov2"] = f"hf:facebook/dinov2-{size} (Apache-2.0)"
@@ -152,7 +152,7 @@ _DFINE = {"n": "nano", "s": "small", "m": "medium", "l": "large", "x": "xlarge"}
 
 
 def weights_of_authors(model: str) -> list[str]:
-    """Weights of a registered model that its authors keep at Hugging Face, each with its licence and whether it is
+    """Weights of a registered model that its authors keep at Hugging Face, each with its license and whether it is
     gated."""
     return (
         [_OF_AUTHORS[model]]

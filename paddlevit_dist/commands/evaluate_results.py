@@ -62,7 +62,7 @@ def run_masks(words: list[str]) -> None:
 
     parser = CommandParser(
         "evaluate masks",
-        "IoU of each class and mIoU of label maps: two folders of PNG files, grey (8 or 16 bits) or with a palette, "
+        "IoU of each class and mIoU of label maps: two folders of PNG files, gray (8 or 16 bits) or with a palette, "
         "whose pixels are numbers of classes. Files are found by their names; each in TRUTH needs one of its size in "
         "RESULTS. Needs no Paddle.",
         ("labels/val predictions", "gtFine/val found -truth_suffix=_gtFine_labelTrainIds.png -classes=cityscapes.txt"),
@@ -125,7 +125,7 @@ def run_scenes(words: list[str]) -> None:
 @contextlib.contextmanager
 def load_scene_truth(options: Namespace) -> Iterator[Any]:
     """The truth of scenes, as ``scored_scenes.SceneGroundTruth``."""
-    from ..points.data.scannet_classes import CLASS_NAMES, STUFF
+    from ..points.data.scannet_classes import CLASS_NAMES, STUFF_CLASSES
     from ..points.data.scene_store import CLASSES_FILE
     from ..points.data.scenes import SceneDataset, looks_raw
     from ..points.scored_scenes import SceneGroundTruth
@@ -140,8 +140,11 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
         splits = reader.sources(folder, {options.split: options.list})
         sources = splits.get(options.split, [])
         if not sources or not sources[0].labeled:
-            raise UserError(f"{folder} has no labelled scenes of {options.split}; it has {', '.join(splits)}")
-        names, things = [one.name for one in sources], [k for k, own in enumerate(CLASS_NAMES) if own not in STUFF]
+            raise UserError(f"{folder} has no labeled scenes of {options.split}; it has {', '.join(splits)}")
+        names, things = (
+            [one.name for one in sources],
+            [k for k, own in enumerate(CLASS_NAMES) if own not in STUFF_CLASSES],
+        )
         yield SceneGroundTruth(names, map(reader.read, sources), names, list(CLASS_NAMES), things, folder)
         return
     if options.list:
@@ -150,7 +153,7 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
         dataset = dataset_class(values, SceneDataset).open(values, origin.split, cache)
         called = [dataset.read(index).name for index in range(len(dataset))]  # read again one by one: all may be large
         names = list(dataset.class_names or ())
-        things = [number for number, name in enumerate(names) if name not in values.POINTS.INSTANCES.STUFF]
+        things = [number for number, name in enumerate(names) if name not in values.POINTS.INSTANCES.STUFF_CLASSES]
         identities = list(map(dataset.identity, range(len(dataset))))
         scenes, source = map(dataset.read, range(len(dataset))), str(origin)
         yield SceneGroundTruth(called, scenes, identities, names, things, source, origin)
@@ -160,7 +163,7 @@ def run_landmarks(words: list[str]) -> None:
     """``evaluate landmarks [TRUTH] RESULTS``"""
     parser = CommandParser(
         "evaluate landmarks",
-        "Mean radial error in millimetres and detection rates of landmarks in volumes: a folder with a file for each, "
+        "Mean radial error in millimeters and detection rates of landmarks in volumes: a folder with a file for each, "
         ".fcsv or .mrk.json of 3D Slicer, .json or .csv, or one table of all, against such files or a data set. LPS "
         "and RAS are converted as files say.",
         ("truth found", "found -cfg=output/heads/config.yaml", "heads found -split=val"),

@@ -43,7 +43,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 def listing(part: str = "") -> str:
     """A line for each model whose name contains ``part``, with the place it comes from and its weights that have a
-    name, with their licence; does not import any model. For a part such as ``paddle:*`` the names of another package.
+    name, with their license; does not import any model. For a part such as ``paddle:*`` the names of another package.
 
     Raises:
         UserError: there is none.

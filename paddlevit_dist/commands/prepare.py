@@ -240,7 +240,7 @@ def _add_choices(parser: CommandParser) -> None:
     parser.option("label", None, f"property with the class, or none (default: the first of {labels})")
     parser.option("instance", None, f"property with the object, or none (default: the first of {instances})")
     parser.option("ignore_label", -100, "class number that means none", int)
-    parser.option("missing_colors", "stop", "grey: scenes without colours are grey", choices=("stop", "grey"))
+    parser.option("missing_colors", "stop", "gray: scenes without colors are gray", choices=("stop", "gray"))
     usual = " and ".join(USUAL)
     parser.option(
         "channels",
@@ -256,7 +256,7 @@ def _choose(options: Namespace) -> dict[str, Any]:
         "label": options.label,
         "instance": options.instance,
         "ignore_label": options.ignore_label,
-        "gray": options.missing_colors == "grey",
+        "gray": options.missing_colors == "gray",
         "channels": _format_summary(options.channels),
     }
 

@@ -37,7 +37,7 @@ def about(table: EvaluationTable) -> str:
 
 
 def count_decimals(values: Sequence[float]) -> int:
-    """Of scores of any task: two for percent and millimetres, four for shares."""
+    """Of scores of any task: two for percent and millimeters, four for shares."""
     return 2 if any(abs(value) >= 2 for value in values) else 4
 
 

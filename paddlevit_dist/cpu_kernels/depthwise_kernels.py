@@ -1,8 +1,8 @@
 """Depth-wise convolution on a CPU: one kernel (K, K) for each channel, stride 1, zeros around, as large as before.
 
-Images are (batch, height, width, channels), so that 16 neighbouring channels are one vector of the processor. The
+Images are (batch, height, width, channels), so that 16 neighboring channels are one vector of the processor. The
 innermost parts are written as LLVM instructions, because they depend on what stays in registers: the K weights of one
-row of a kernel, and the sums of ``_TILE`` neighbouring columns, which share the pixels they read. Some rows and
+row of a kernel, and the sums of ``_TILE`` neighboring columns, which share the pixels they read. Some rows and
 channels at a time are first copied into a small array whose columns have a margin of zeros, so that no column is a
 special case.
 
@@ -120,7 +120,7 @@ def _correlating(columns: int) -> Any:
         out: Any,
         out_column: Any,
     ) -> Any:
-        """For some neighbouring columns: ``bias + sum over row, k of image[row, column + k] * weight[row, k]``.
+        """For some neighboring columns: ``bias + sum over row, k of image[row, column + k] * weight[row, k]``.
 
         Vectors are given by address, ``image_row`` and ``out_column`` are distances in bytes. ``taps`` is a tuple of
         as many numbers as a row of the kernel has: its length is part of its type, for which numba compiles.

@@ -173,7 +173,7 @@ def linear(x, weight, bias) -> paddle.Tensor:
 
 
 def layer_norm_forward(x, weight, bias, epsilon, keeps: bool):
-    """The normalised rows and, if ``keeps``, mean and 1 / deviation (rows, 2)."""
+    """The normalized rows and, if ``keeps``, mean and 1 / deviation (rows, 2)."""
     rows, width = count_rows(x), x.shape[-1]
     out, statistics = empty(*x.shape), empty(rows, 2) if keeps else None
     places = address(x), address(weight), address(bias)
@@ -216,7 +216,7 @@ class _LayerNormFunction(PyLayer):
 
 
 def layer_norm(x, weight, bias, epsilon: float) -> paddle.Tensor:
-    """x normalised along its last axis, times weight plus bias."""
+    """x normalized along its last axis, times weight plus bias."""
     x = in_order(x)
     if paddle.is_grad_enabled():
         return differentiable(_LayerNormFunction, x, weight, bias, epsilon)

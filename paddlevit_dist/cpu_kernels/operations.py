@@ -22,7 +22,7 @@ def histograms(planes: np.ndarray) -> np.ndarray:
     """How many pixels each level has: int64 (channels, 256)."""
     channels, height, width = planes.shape
     counts = np.zeros((channels, 256), dtype=np.int64)
-    others = np.zeros((channels, 256), dtype=np.int64)  # neighbours are often equal, and one count waits for the other
+    others = np.zeros((channels, 256), dtype=np.int64)  # neighbors are often equal, and one count waits for the other
     for channel in range(channels):
         even, odd = counts[channel], others[channel]
         for row in range(height):
@@ -88,7 +88,7 @@ def blend(planes: np.ndarray, others: np.ndarray, factor: np.float32) -> np.ndar
 
 @compiled
 def smooth(planes: np.ndarray, beside: np.float32, center: np.float32) -> np.ndarray:
-    """The mean of each pixel, weight ``centre``, and its eight neighbours, weight ``beside``, rounded; the outermost
+    """The mean of each pixel, weight ``center``, and its eight neighbors, weight ``beside``, rounded; the outermost
     pixels as they are. The sums in float32 are in Pillow's order."""
     channels, height, width = planes.shape
     result = planes.copy()
@@ -163,7 +163,7 @@ def has_equal_operation(name: str) -> bool:
 
 
 def trial_image(darkest: int = 0) -> Image.Image:
-    """A small RGB image with every kind of neighbourhood: noise, a ramp and an even area."""
+    """A small RGB image with every kind of neighborhood: noise, a ramp and an even area."""
     generator = np.random.default_rng(1)
     pixels = generator.integers(darkest, 256, (91, 90, 3), dtype=np.uint8)
     pixels[30:60] = np.linspace(darkest, 255, 90).astype(np.uint8)[:, None]
@@ -246,13 +246,13 @@ def _sharpness(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
 def _affine(pixels: np.ndarray, rows: tuple[float, ...], fill: Fill) -> np.ndarray:
     from .warp_kernels import warp  # loads numba
 
-    # To Pillow a number is a colour with red in its lowest byte.
+    # To Pillow a number is a color with red in its lowest byte.
     red, green, blue = (*fill, 0, 0)[:3] if isinstance(fill, tuple) else (fill & 255, fill >> 8 & 255, fill >> 16 & 255)
     return warp(pixels, tuple(map(float, rows)), (red, green, blue))
 
 
 def _rotate(pixels: np.ndarray, degrees: float, fill: Fill) -> np.ndarray:
-    """Rotate about the centre, counterclockwise; the matrix is rounded to 15 places, as Pillow does."""
+    """Rotate about the center, counterclockwise; the matrix is rounded to 15 places, as Pillow does."""
     _, height, width = pixels.shape
     angle = -math.radians(degrees % 360.0)
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)

@@ -1,9 +1,9 @@
 """Pillow's bicubic resize of a crop in compiled loops, equal to it in every bit.
 
 The way Pillow does it in 8 bits (``Resample.c``): coefficients of the antialiased filter in double precision,
-normalised to sum 1 and rounded to 22 binary places; one pass along the rows and one along the columns, each rounded to
+normalized to sum 1 and rounded to 22 binary places; one pass along the rows and one along the columns, each rounded to
 8 bits. The filter is that of R. Keys, "Cubic convolution interpolation for digital image processing", 1981, with
-a = -1/2. Sums are of integers, so their order does not matter, and here neighbours are summed side by side. Cutting out
+a = -1/2. Sums are of integers, so their order does not matter, and here neighbors are summed side by side. Cutting out
 the crop and the change to the model's layout happen on the way.
 
 Importing this module loads numba.

@@ -32,7 +32,7 @@ def add_bias(x, bias, out, rows, width):
 
 @compiled(**FAST)
 def layer_norm(x, weight, bias, epsilon, out, statistics, rows, width):
-    """Normalise each row; ``statistics`` (rows, 2) receives mean and 1 / deviation, unless it is 0."""
+    """Normalize each row; ``statistics`` (rows, 2) receives mean and 1 / deviation, unless it is 0."""
     source, target = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(out), (rows, width))
     w, b = numba.carray(floats_at(weight), width), numba.carray(floats_at(bias), width)
     kept = numba.carray(floats_at(statistics), (rows, 2))

@@ -190,7 +190,7 @@ def _approach(average, value, share):
 
 @compiled()
 def approach(rows, sizes, share):
-    """Move averages towards values by ``share`` of their distance, float32. Columns: average, value."""
+    """Move averages toward values by ``share`` of their distance, float32. Columns: average, value."""
     for row in range(len(sizes)):
         average, value = floats_at(rows[row, 0]), floats_at(rows[row, 1])
         _approach(numba.carray(average, sizes[row]), numba.carray(value, sizes[row]), share)

@@ -19,7 +19,7 @@ Size = tuple[int, ...]
 
 @functools.lru_cache(maxsize=64)
 def _places(size: Size, large: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute what ``upsampling_kernels`` call ``lower``, ``upper`` and ``shares``: centres of pixels are aligned, as
+    """Compute what ``upsampling_kernels`` call ``lower``, ``upper`` and ``shares``: centers of pixels are aligned, as
     in Paddle's bilinear resizing."""
     parts = []
     for few, many in zip(size, large):

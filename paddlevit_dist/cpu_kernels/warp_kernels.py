@@ -1,6 +1,6 @@
 """Pillow's bicubic affine transform in compiled loops, equal to it in every bit.
 
-Pillow (``VolumeGeometry.c``) maps the centre of each target pixel to the source, takes the sixteen pixels around that
+Pillow (``VolumeGeometry.c``) maps the center of each target pixel to the source, takes the sixteen pixels around that
 point, repeated at the edges, and interpolates along the four rows, then between them, in double precision; the result
 is cut off to a whole level, not rounded. The arithmetic here is the same, operation by operation; the pixels that a row
 of the target needs are first fetched side by side. A shear or a shift moves along one axis only, where the
@@ -64,7 +64,7 @@ def _divide(xs, ys, starts, stride):
 
 @numba.njit(nogil=True)
 def _fetch(words, starts, first, step, fetched):
-    """Four neighbours of each pixel, ``step`` words apart: ``fetched`` (4, pixels or more)."""
+    """Four neighbors of each pixel, ``step`` words apart: ``fetched`` (4, pixels or more)."""
     one, two, three, four = fetched[0], fetched[1], fetched[2], fetched[3]
     for column in range(len(starts)):
         at = starts[column] + np.uint64(first)
@@ -82,7 +82,7 @@ def _between(e, f, g, h, share):
 
 @numba.njit(nogil=True)
 def _along(fetched, bits, shares, out):
-    """Interpolates a channel between its four fetched neighbours."""
+    """Interpolates a channel between its four fetched neighbors."""
     lowest = np.uint32(255)
     one, two, three, four = fetched[0], fetched[1], fetched[2], fetched[3]
     for column in range(len(shares)):
@@ -108,7 +108,7 @@ def warp(planes: np.ndarray, rows: tuple[float, ...], fill: tuple[int, int, int]
     stride, words = width + 2 * _EDGE, _pack(planes)
     xs, ys = np.empty(width, dtype=np.float64), np.empty(width, dtype=np.float64)
     starts = np.empty(width, dtype=np.uint64)  # unsigned: an index that may be negative is slower
-    fetched = np.empty((4, 4, width), dtype=np.uint32)  # the neighbours of each target pixel of a row
+    fetched = np.empty((4, 4, width), dtype=np.uint32)  # the neighbors of each target pixel of a row
     lines = np.empty((4, width), dtype=np.float64)  # a channel between them along the rows
     between = np.empty(width, dtype=np.float64)
     result = np.empty_like(planes)
@@ -124,7 +124,7 @@ def warp(planes: np.ndarray, rows: tuple[float, ...], fill: tuple[int, int, int]
         if moves_both_ways:
             for number in range(4):
                 _fetch(words, places, number * stride, 1, fetched[number])
-        elif x_largest > 0.0:  # along the axis without fractions the second of the four neighbours is taken as it is
+        elif x_largest > 0.0:  # along the axis without fractions the second of the four neighbors is taken as it is
             _fetch(words, places, stride, 1, fetched[0])
         else:
             _fetch(words, places, 1, stride, fetched[0])

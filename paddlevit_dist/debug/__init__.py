@@ -28,7 +28,7 @@ class DebugExtension(Extension):
         "doctor": CommandHelp(
             "Checks versions, devices and memory; with -cfg or -data_path also data and some updates. "
             "Exit code: 0, 1 if a check fails, 2 for a mistake.",
-            ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2"),
+            ("", "-cfg=finetune_folder -data_path=my_data", "-cfg=vit_digits -ngpus=2"),
         ),
     }
     flags = (

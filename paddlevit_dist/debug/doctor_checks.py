@@ -84,7 +84,7 @@ class CheckContext:
     def task(self) -> Any:
         """The task of a training whose output folder is the temporary one. It goes on where an image cannot be read, so
         that one does not hide the next; ``data`` tells."""
-        values = {"SAVE": str(self.folder), "DATA.ON_BAD_SAMPLE": "skip", "EVAL": False, "MODEL.RESUME": None}
+        values = {"SAVE": str(self.folder), "DATA.ON_INVALID_SAMPLE": "skip", "EVAL": False, "MODEL.RESUME": None}
         return make_task(change_settings(self.config, values))
 
     @functools.cached_property
@@ -288,8 +288,8 @@ def data(checkup: CheckContext) -> CheckResult:
         bad += [row.replace("\t", ": ") for row in rows] or [line]
     if bad:
         text = f"{len(bad)} of {opened} cannot be used: {'; '.join(bad[:_SHOWN])}{'; ...' if len(bad) > _SHOWN else ''}"
-        if checkup.config.DATA.get("ON_BAD_SAMPLE") == "skip":
-            return CheckResult(WARNING, text, "a training takes others in their place (DATA.ON_BAD_SAMPLE skip)")
+        if checkup.config.DATA.get("ON_INVALID_SAMPLE") == "skip":
+            return CheckResult(WARNING, text, "a training takes others in their place (DATA.ON_INVALID_SAMPLE skip)")
         return CheckResult(FAILURE, text, "repair or remove them")
     times = f"{opened} opened at random, {of_each['train']:.3g} ms for each of training"
     return CheckResult(OK, "; ".join([*told, times]))
@@ -366,7 +366,7 @@ def step(checkup: CheckContext) -> CheckResult:
         return CheckResult(FAILURE, text, mend)
     if not math.isfinite(losses[-1]):
         return CheckResult(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up")
-    is_trained = facts["trained"] > 0.5  # else little can be learnt: frozen layers have no trained weights here
+    is_trained = facts["trained"] > 0.5  # else little can be learned: frozen layers have no trained weights here
     if losses[0] > 0 and is_trained and min(losses[1:]) > _STAYED * losses[0]:
         mend = "it does not learn: TRAIN.BASE_LR may be far too low or too high; labels; TRAIN.FREEZE?"
         return CheckResult(FAILURE, text, mend)

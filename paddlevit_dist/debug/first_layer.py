@@ -44,7 +44,7 @@ class FirstLayer:
     """Computes an update that ends the run once more, forward and backward, and looks at each layer. Every rank has
     one.
 
-    Called with what the update was computed of: micro-batches, step and normalisers, on every rank, before anything
+    Called with what the update was computed of: micro-batches, step and normalizers, on every rank, before anything
     else has changed weights or precision. Returns lines about what is found.
     """
 

@@ -112,7 +112,7 @@ def _tensors_in(value: Any) -> Iterator[paddle.Tensor]:
 def first_operation(model: paddle.nn.Layer, run: Callable[[], Any]) -> str | None:
     """The name of the first operation of Paddle in ``run`` whose result is not finite, or None.
 
-    Looked at from the model's first layer on: among what ``batch_norm`` returns, which normalises images before that,
+    Looked at from the model's first layer on: among what ``batch_norm`` returns, which normalizes images before that,
     is memory that it leaves as it was.
     """
     with kept_from_terminal(), contextlib.ExitStack() as checks:  # Paddle's check prints pages from C++

@@ -1,4 +1,4 @@
-"""Batch normalisation over the rows of all ranks, with one small collective forward and one backward.
+"""Batch normalization over the rows of all ranks, with one small collective forward and one backward.
 
 Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors; ``DistributedBatchNorm`` is built from many
 operations, which every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
@@ -26,14 +26,14 @@ _CONVERTED = {kind.forward for kind in _CONVERTIBLE}
 
 
 class DistributedBatchNorm(paddle.nn.Layer):
-    """Batch normalisation (Ioffe and Szegedy, 2015, arXiv 1502.03167) over the rows of this process, or of all ranks.
+    """Batch normalization (Ioffe and Szegedy, 2015, arXiv 1502.03167) over the rows of this process, or of all ranks.
 
     Input and output: float32, float64, float16 or bfloat16, (rows, channels) or (batch, channels, ...), or channels
     last if ``data_format`` ends in C. ``rows`` may be 0: such a rank still takes part in the collectives, and the
     gradients of its weight and bias are zero. Its loss must then depend on the output (``build_zero``), or the other
     ranks wait for it in the backward pass.
 
-    Weights, statistics and their state-dict names match ``paddle.nn.BatchNorm1D``. While ``synchronised`` is false,
+    Weights, statistics and their state-dict names match ``paddle.nn.BatchNorm1D``. While ``synchronized`` is false,
     or with one process, it computes the same as that layer, with one exception: if all ranks together have a single
     row, that layer returns it unchanged, while this one returns its bias.
 
@@ -47,7 +47,7 @@ class DistributedBatchNorm(paddle.nn.Layer):
     where PyTorch raises an error.
 
     Attributes:
-        synchronised: use statistics of all ranks' rows; set by ``convert_batch_norm``.
+        synchronized: use statistics of all ranks' rows; set by ``convert_batch_norm``.
     """
 
     synchronized = False
@@ -147,7 +147,7 @@ _CONVERTED.add(_UnbiasedVariance.forward)
 
 
 def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
-    """Make the batch normalisations of Paddle in ``model`` keep PyTorch's running variance, in place; returns it."""
+    """Make the batch normalizations of Paddle in ``model`` keep PyTorch's running variance, in place; returns it."""
     for layer in model.sublayers(include_self=True):
         layer.__class__ = _UNBIASED.get(type(layer), type(layer))
     return model
@@ -250,7 +250,7 @@ def moments_by_sums(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
 
 
 class _NormalizeFunction(paddle.autograd.PyLayer):
-    """Normalises with the statistics of all rows and updates the layer's running ones."""
+    """Normalizes with the statistics of all rows and updates the layer's running ones."""
 
     @staticmethod
     def forward(
@@ -329,7 +329,7 @@ def _size(x: paddle.Tensor) -> int:
 
 
 def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> paddle.nn.Layer:
-    """Make every batch normalisation in ``model`` use the statistics of all ranks' rows. Every rank must call this.
+    """Make every batch normalization in ``model`` use the statistics of all ranks' rows. Every rank must call this.
 
     Paddle's layers become layers of another class with the same parameters, statistics and state-dict names, so an
     existing optimizer keeps working. Subclasses with their own ``forward`` are left alone.
@@ -368,7 +368,7 @@ def _fits_native(layer: paddle.nn.Layer) -> bool:
 def native_synchronizes() -> bool:
     """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
 
-    Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group; 2.6
+    Its kernel normalizes each rank by itself, without a word, where it finds no communicator of its process group; 2.6
     stops if that has not been used before. So there is a collective first, and then the layer is asked for the mean of
     a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
     """
@@ -382,7 +382,7 @@ def native_synchronizes() -> bool:
 
 
 def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
-    """Set the momentum of every batch normalisation in ``model``, Paddle's or ours, and return their number.
+    """Set the momentum of every batch normalization in ``model``, Paddle's or ours, and return their number.
 
     Args:
         momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM).
@@ -394,15 +394,15 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
 
 
 def has_batch_norm(model: paddle.nn.Layer) -> bool:
-    """Whether a batch normalisation, Paddle's or ours, is in ``model``."""
+    """Whether a batch normalization, Paddle's or ours, is in ``model``."""
     return any(isinstance(layer, _KINDS) for layer in model.sublayers(include_self=True))
 
 
 def running_statistics(model: paddle.nn.Layer) -> list[paddle.Tensor]:
     """Everything that a forward pass in training mode may change: running statistics and buffers, each once.
 
-    Of the layers of this package, batch normalisations alone change theirs: the buffers of its other layers are
-    constants (tables, masks, frozen normalisations). Those of any other layer are taken to change, since nothing tells.
+    Of the layers of this package, batch normalizations alone change theirs: the buffers of its other layers are
+    constants (tables, masks, frozen normalizations). Those of any other layer are taken to change, since nothing tells.
     """
     tensors: dict[int, paddle.Tensor] = {}
     for layer in model.sublayers(include_self=True):

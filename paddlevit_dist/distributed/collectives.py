@@ -3,7 +3,7 @@
 Every function here must be called by every rank, in the same order. With one process each returns at once.
 
 On the CPU (gloo) a collective fails after 30 seconds if one rank is late, whatever timeout is requested; so the ranks
-first synchronise where they can wait for as long as it takes (``exchange``).
+first synchronize where they can wait for as long as it takes (``exchange``).
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""How ranks stop, or save, at the same update when one of them is asked to, without synchronising: the main process
+"""How ranks stop, or save, at the same update when one of them is asked to, without synchronizing: the main process
 announces the update in advance.
 
 A worker passes a request on to its parent, which passes it on to all workers of its machine (``launch``). Ranks that

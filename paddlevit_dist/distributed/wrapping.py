@@ -18,7 +18,7 @@ SMALL_BATCH = 32  # samples of a device; Wu and He, Group Normalization, 2018: b
 def batch_norm_kind(
     given: str | None, of_task: str, processes: int, batch: int, on_gpu: bool | None = None
 ) -> tuple[str, str]:
-    """Which statistics batch normalisations use in training, "sync" or "local", and why.
+    """Which statistics batch normalizations use in training, "sync" or "local", and why.
 
     Args:
         given: TRAIN.BATCH_NORM.
@@ -46,8 +46,8 @@ def data_parallel(
     always use the inner model, whose parameter names have no prefix.
 
     Args:
-        batch_norm: "sync": batch normalisations inside the model are converted, in place, to use the rows of all
-            ranks (``convert_batch_norm``); "local": each rank normalises by its own rows, and statistics differ until
+        batch_norm: "sync": batch normalizations inside the model are converted, in place, to use the rows of all
+            ranks (``convert_batch_norm``); "local": each rank normalizes by its own rows, and statistics differ until
             they are broadcast.
         find_unused_parameters: search each step's graph for parameters that it does not reach, and give them zero
             gradients. Without it, a parameter used by only some ranks diverges between ranks.
@@ -122,7 +122,7 @@ def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
     change. This happens in training mode only; names, state and evaluation are unaffected.
 
     Args:
-        layers: called with tensors; must not be nested. Must not contain batch normalisation, whose running
+        layers: called with tensors; must not be nested. Must not contain batch normalization, whose running
             statistics would count each batch twice.
 
     Returns:

@@ -28,7 +28,13 @@ from .precision import EvaluationPrecision
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-_OF_START = ("PRETRAINED", "PRETRAINED_REQUIRED", "PRETRAINED_PART", "MINIMUM_LOADED", "RESUME")  # not of the network
+_OF_START = (
+    "PRETRAINED",
+    "PRETRAINED_REQUIRED",
+    "PRETRAINED_PART",
+    "MIN_LOADED_FRACTION",
+    "RESUME",
+)  # not of the network
 Compute: TypeAlias = Callable[[dict[str, Any]], paddle.Tensor]
 
 

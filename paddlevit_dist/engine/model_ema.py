@@ -18,7 +18,7 @@ class ModelEma:
     on the device and communicates nothing: equal weights on all ranks have equal averages.
 
     Args:
-        model: the inner model, whose current weights initialise the average.
+        model: the inner model, whose current weights initialize the average.
         decay: share that is kept; an average over about the last 1 / (1 - decay) updates.
         warmup: updates over which the share rises, to 63 % of it after so many: ``decay * (1 - exp(-n / warmup))``, as
             YOLOv5's, RT-DETR's and D-FINE's authors have it; 0: it is the same from the first.

@@ -127,7 +127,7 @@ def _scaler_state(device: str) -> list[paddle.Tensor]:
 
 
 class MovingAverages:
-    """Moves averages towards values by a share of their distance.
+    """Moves averages toward values by a share of their distance.
 
     Args:
         flat: (values,) float32: the averages of all tensors in a row.
@@ -144,7 +144,7 @@ class MovingAverages:
         share: float,
         is_bad: paddle.Tensor | None = None,
     ) -> None:
-        """Move averages like those of the beginning towards their tensors, in place; not at all if ``is_bad``."""
+        """Move averages like those of the beginning toward their tensors, in place; not at all if ``is_bad``."""
         change = self._views(tensors)
         change.subtract_(flat)  # as a + s (w - a): one product less than in (1 - s) a + s w
         if is_bad is not None:

@@ -48,7 +48,7 @@ class NonFiniteGuard:
         limit: this many in a row end the run (TRAIN.MAX_SKIPPED_UPDATES).
         has_scaler: a loss scaler skips updates until it has found its scale: ``SCALER_SKIPS`` more are allowed, and
             only the one that ends the run is told.
-        explain: each looks into the update that ends the run: takes its micro-batches, step and normalisers, on every
+        explain: each looks into the update that ends the run: takes its micro-batches, step and normalizers, on every
             rank, and returns lines for the log, of which the first is told at the end, too.
         say: takes a line for the log.
 
@@ -75,7 +75,7 @@ class NonFiniteGuard:
         """Take note of an update. Every rank must call this, in the state from before the update if it was skipped.
 
         Args:
-            batches, counts: what it was computed of, and the normalisers.
+            batches, counts: what it was computed of, and the normalizers.
 
         Raises:
             UserError: it was one too many in a row.

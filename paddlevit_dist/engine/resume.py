@@ -96,7 +96,7 @@ def _find_checkpoint(run: "Trainer") -> Path | None:
 def _load_pretrained(run: "Trainer") -> None:
     model = run.config.MODEL
     source = evaluated_weights(cast(str, model.PRETRAINED))
-    minimum, part = model.MINIMUM_LOADED, model.PRETRAINED_PART
+    minimum, part = model.MIN_LOADED_FRACTION, model.PRETRAINED_PART
     names = _class_names(run, source)
     report = load_weights(run.model, source, minimum_loaded=minimum, part=part, class_names=names)
     run.record.log_and_print(f"pretrained weights {source}: {report.summary()}")
@@ -104,7 +104,7 @@ def _load_pretrained(run: "Trainer") -> None:
     lines = [*fits.settings(), *fits.input()]
     for split, samples in run.datasets.items():  # a self-test has no val
         lines += fits.files(split, samples)
-    if not report.reinitialised and report.classes_by_name is None:
+    if not report.reinitialized and report.classes_by_name is None:
         lines += fits.classes(run.datasets["train"])
     for line in lines:
         run.record.log_and_print(line)

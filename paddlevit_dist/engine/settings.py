@@ -151,7 +151,7 @@ TABLE = KeyTable(
     keys=tuple(_KEYS.values()),
     training=(
         *(name for name in _KEYS if name.startswith("TRAIN.") and name != "TRAIN.TF32"),
-        *("MODEL.MINIMUM_LOADED", "MODEL.PRETRAINED_REQUIRED", "DATA.GLOBAL_BATCH_SIZE"),
+        *("MODEL.MIN_LOADED_FRACTION", "MODEL.PRETRAINED_REQUIRED", "DATA.GLOBAL_BATCH_SIZE"),
         *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
         "STOP_AFTER_SECONDS",
         *("VALIDATE_FREQ", "REPORT_FREQ", "LOG_TO"),
@@ -178,7 +178,7 @@ TABLE = KeyTable(
         ),
         "start": (
             *("DATA.SPLIT", "MODEL.PRETRAINED", "MODEL.PRETRAINED_REQUIRED", "MODEL.PRETRAINED_PART"),
-            *("MODEL.MINIMUM_LOADED", "MODEL.RESUME", "TRAIN.LAST_EPOCH", "EVAL", "ALLOW_CHANGES"),
+            *("MODEL.MIN_LOADED_FRACTION", "MODEL.RESUME", "TRAIN.LAST_EPOCH", "EVAL", "ALLOW_CHANGES"),
         ),
         "place": ("BASE", "IMPORTS", "SAVE"),
     },

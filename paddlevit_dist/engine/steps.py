@@ -1,4 +1,4 @@
-"""One update: micro-batches forward and backward, gradients normalised by global counts, clip, step."""
+"""One update: micro-batches forward and backward, gradients normalized by global counts, clip, step."""
 
 import contextlib
 import math
@@ -28,11 +28,11 @@ from .nan_guard import BufferSnapshot, NonFiniteGuard
 from .precision import TrainingPrecision
 from .queued_step import QueuedStep
 
-COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
+COUNTS = "__counts__"  # key of a batch's normalizers, float64 (terms,), in the order of the task's ``count_names``
 
 
 class CountingCollate:
-    """The task's collate, with the normalisers of each batch made beside it in the loader process."""
+    """The task's collate, with the normalizers of each batch made beside it in the loader process."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -245,7 +245,7 @@ class TrainStep:
             self.average.update()
 
     def _global_counts(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
-        """Normalisers of the whole update over all ranks and micro-batches, 1 in place of 0."""
+        """Normalizers of the whole update over all ranks and micro-batches, 1 in place of 0."""
         if self.task.counts_per_sample is not None:
             return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
         self._meet(True)
@@ -264,7 +264,7 @@ def compute_loss(
     unevenly ranks are filled.
 
     Args:
-        counts: normalisers over all ranks and micro-batches, by term; a term without one is divided by its own count.
+        counts: normalizers over all ranks and micro-batches, by term; a term without one is divided by its own count.
     """
     parts = []
     for name, term in terms.items():
@@ -272,7 +272,7 @@ def compute_loss(
             continue
         if name in counts:
             scale = term.weight * processes / counts[name]
-        else:  # known only after the forward pass: normalised separately
+        else:  # known only after the forward pass: normalized separately
             count = term.count
             count = paddle.clip(count, min=1) if isinstance(count, paddle.Tensor) else max(count, 1)
             scale = term.weight / (count * accumulation_steps)

@@ -2,7 +2,7 @@
 that others made. An extension: it can be deleted (see ``extension``).
 
 - ``command``: the command ``export``
-- ``pixels``: a model of normalised images as one of their pixels; ``differences``: how far outputs are apart
+- ``pixels``: a model of normalized images as one of their pixels; ``differences``: how far outputs are apart
 - ``onnx_files``: from Paddle's inference model to an ONNX file, and what that computes on the CPU
 - ``half``: the same graph in float16, with float32 where 11 bits are too few
 - ``graph``: an ONNX graph that can be edited, and its simplification

@@ -64,8 +64,8 @@ def run(words: list[str]) -> None:
         print(one_line(f"note: {about['note']}"))
     if not difference.is_rounding(options.precision):
         print(
-            "note: that is more than rounding: a network that has hardly learnt chooses its objects by rounding alone; "
-            f"of any other, evaluate {options.output} says what its score is"
+            "note: that is more than rounding: a network that has hardly learned chooses its objects by rounding "
+            f"alone; of any other, evaluate {options.output} says what its score is"
         )
 
 
@@ -91,7 +91,7 @@ def _parse(words: list[str]) -> Any:
         "input",
         "float",
         "float: images as the network takes them; uint8: their pixels, (batch, height, width, channels), which the "
-        "exported model normalises",
+        "exported model normalizes",
         choice(*_INPUTS),
     )
     parser.option("outputs", "logits", "logits, or probabilities: PaddleX shows them as they are", choice(*_OUTPUTS))
@@ -223,7 +223,7 @@ def _parts_of_detector(name: str, image_size: Any) -> tuple[Any, Any]:
             f"export: {name} takes images of any size and what is exported takes one, which weights alone do not "
             "say: add -image_size=HEIGHTxWIDTH, or export the run's folder"
         )
-    note = f"weights alone do not say how images are normalised: taken as for {name}'s published ones; or export a run"
+    note = f"weights alone do not say how images are normalized: taken as for {name}'s published ones; or export a run"
     return task, parts._replace(about={**parts.about, "note": note})
 
 
@@ -241,7 +241,7 @@ def _require_tensors(name: str) -> None:
 
     if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
         raise UserError(
-            f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbours that is rebuilt "
+            f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbors that is rebuilt "
             "for every scene, and an inference model of Paddle takes tensors alone; use the command predict instead"
         )
 

@@ -160,7 +160,7 @@ def _sum_before_norm(graph: OnnxGraph, norm: Any, ranks: dict[str, int]) -> None
     require(ranks.get(add.output[0]) == 3 and attributes(norm).get("axis", -1) in (-1, 2))
     skip, branch = add.input
     require(skip not in graph.constants)
-    if branch in graph.constants:  # learnt positions
+    if branch in graph.constants:  # learned positions
         require(graph.constants[branch].ndim == 3)
         skip, branch = branch, skip
     biases = []
@@ -326,7 +326,7 @@ def _map_of_constant(weight: np.ndarray, bias: np.ndarray, height: int, width: i
 
 
 def _pad_with_tokens(graph: OnnxGraph, concat: Any) -> None:
-    """Learnt tokens in front of the patches, then a sum with constant positions: as zeros in front, and positions that
+    """Learned tokens in front of the patches, then a sum with constant positions: as zeros in front, and positions that
     the tokens have been added to. No shape has to be computed."""
     add, (*fronts, patches) = graph.reader(concat.output[0], "Add"), concat.input
     require(attributes(concat)["axis"] == 1 and len(fronts) > 0)

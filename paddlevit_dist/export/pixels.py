@@ -1,4 +1,4 @@
-"""Models of normalised images as functions of pixels."""
+"""Models of normalized images as functions of pixels."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,12 +17,12 @@ def of_pixels(trained: Any) -> Any:
     Args:
         trained: ``command.TrainedModel``.
     Raises:
-        UserError: nobody knows how its images are normalised, or it takes no images.
+        UserError: nobody knows how its images are normalized, or it takes no images.
     """
     steps = dict(trained.about.get("preprocessing") or {})
     if trained.parts is None:
         raise UserError(
-            "export: -input=uint8: weights alone do not say how images are normalised: export the run's folder"
+            "export: -input=uint8: weights alone do not say how images are normalized: export the run's folder"
         )
     if "mean" not in trained.about or steps.get("layout") != _CHANNELS_FIRST:
         raise UserError("export: -input=uint8 is for images, and this model takes none: leave it out")
@@ -39,7 +39,7 @@ def of_pixels(trained: Any) -> Any:
 
 
 class OfPixels(paddle.nn.Layer):
-    """A model of normalised images (N, channels, height, width) as one of pixels, uint8 (N, height, width, channels).
+    """A model of normalized images (N, channels, height, width) as one of pixels, uint8 (N, height, width, channels).
 
     Args:
         mean, deviation: of each channel, of pixels from 0 to 1.
@@ -56,7 +56,7 @@ class OfPixels(paddle.nn.Layer):
 
 
 def to_pixels(images: np.ndarray, mean: Sequence[float], deviation: Sequence[float]) -> np.ndarray:
-    """The pixels, uint8 (N, height, width, channels), of normalised images float32 (N, channels, height, width)."""
+    """The pixels, uint8 (N, height, width, channels), of normalized images float32 (N, channels, height, width)."""
     shift, scale = _of_levels(mean, deviation)
     return np.rint(images.transpose(0, 2, 3, 1) * scale + shift).clip(0, 255).astype(np.uint8)
 

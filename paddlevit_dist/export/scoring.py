@@ -132,7 +132,7 @@ def _find_input(
         expected = (expected[0], *expected[2:], expected[1])
     elif slot.dtype not in _SUMS:
         raise UserError(
-            f"{source}: takes {slot}: expected float32 or float16, as the configuration normalises images itself"
+            f"{source}: takes {slot}: expected float32 or float16, as the configuration normalizes images itself"
         )
     if slot.shape is None:
         return slot

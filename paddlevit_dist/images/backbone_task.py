@@ -50,7 +50,7 @@ class BackboneTask(Task):
         self.normalizer = PixelNormalizer(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
         self.replacements: ReplacementReader | None = None
         self._inspection: SplitInspection | None = SplitInspection(
-            config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip", config.DATA.ALLOW_LEFT_OUT
+            config.EVAL, config.DATA.ON_INVALID_SAMPLE == "skip", config.DATA.ALLOW_SKIPPED_FILES
         )
         self._learned: CheckpointMeta | None = None
         self.model_options, notices = configured_options(config.MODEL)
@@ -95,7 +95,7 @@ class BackboneTask(Task):
 
     @property
     def turns(self) -> bool:
-        """Whether new images are turned as their EXIF orientation says: as those were that the weights learnt
+        """Whether new images are turned as their EXIF orientation says: as those were that the weights learned
         from."""
         configured = self.config.DATA.EXIF_ROTATE
         if configured is None and self._learned is not None:
@@ -117,7 +117,7 @@ class BackboneTask(Task):
 
     def replace_unreadable(self, samples: Any) -> None:
         """Let the next readable image take an unreadable one's place in training, where that is configured."""
-        if self.config.DATA.ON_BAD_SAMPLE == "skip":
+        if self.config.DATA.ON_INVALID_SAMPLE == "skip":
             samples.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
 
     def finish_epoch(self) -> list[str]:
@@ -125,7 +125,7 @@ class BackboneTask(Task):
         return merge_quarantine(self.replacements, Path(self.config.SAVE))
 
     def build_legend(self, colors: Sequence[Color]) -> list[tuple[str, Color]]:
-        """The names of the first classes with their colours, and how many others there are."""
+        """The names of the first classes with their colors, and how many others there are."""
         shown = self.class_names[:_MOST_NAMED]
         left = len(self.class_names) - len(shown)
         return [*zip(shown, colors), *([(f"and {left} more", (255, 255, 255))] if left else [])]

@@ -1,4 +1,4 @@
-"""Images in cells of one size, and under the colours of the classes of their pixels."""
+"""Images in cells of one size, and under the colors of the classes of their pixels."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from ..runtime.text_rendering import LINE_PX, legend
 from ..tasks.figures import Color, Figure, Gallery, class_colors
 
 CELL_PX = 320  # of one image on a sheet of many
-_SHARE = 0.6  # of a class's colour in a pixel
+_SHARE = 0.6  # of a class's color in a pixel
 _GAP_PX = 6
 
 
@@ -66,7 +66,7 @@ def build_gallery(
 
 
 def get_palette(dataset: Any, number: int) -> np.ndarray:
-    """uint8 (number, 3), the published colours of a dataset's classes, or others that are easy to tell apart."""
+    """uint8 (number, 3), the published colors of a dataset's classes, or others that are easy to tell apart."""
     colors = class_colors(number)
     published = getattr(dataset, "palette", None)
     if published is not None:
@@ -75,7 +75,7 @@ def get_palette(dataset: Any, number: int) -> np.ndarray:
 
 
 def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
-    """An image under the colours of its classes, uint8 (height, width, 3); as it is where the palette has no colour.
+    """An image under the colors of its classes, uint8 (height, width, 3); as it is where the palette has no color.
 
     Args:
         pixels: uint8 (height, width, 3).
@@ -89,7 +89,7 @@ def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.
 
 
 def with_legend(image: np.ndarray, entries: Sequence[tuple[str, Color]]) -> Image.Image:
-    """An image, uint8 (height, width, 3), with names and their colours at its right side."""
+    """An image, uint8 (height, width, 3), with names and their colors at its right side."""
     height, width = image.shape[:2]
     names = legend(entries, max(height, LINE_PX))
     drawn = Image.new("RGB", (width + names.width, max(height, names.height)), "white")

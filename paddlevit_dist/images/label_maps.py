@@ -160,12 +160,12 @@ def _read(path: str) -> np.ndarray:
     """The numbers of a label map, int32 (height, width).
 
     Raises:
-        UserError: it cannot be read, or has colours in place of numbers.
+        UserError: it cannot be read, or has colors in place of numbers.
     """
     pixels = read_label_file(path)
     if pixels.is_color:
         raise UserError(
-            f"{path} has colours (RGB), expected the number of a class for each pixel: grey with 8 or 16 bits, or a "
+            f"{path} has colors (RGB), expected the number of a class for each pixel: gray with 8 or 16 bits, or a "
             "palette"
         )
     return pixels.values.astype(np.int32)

@@ -2,9 +2,9 @@
 
 Pixels are numbered down the columns: column by column, each from the top. A run length counts pixels outside, then
 inside, then outside, and so on. Polygons become the same pixels as with COCO's own tools (pycocotools), which is not
-what the usual rule of pixel centres gives: all files, and all published scores, have these pixels.
+what the usual rule of pixel centers gives: all files, and all published scores, have these pixels.
 
-Source: the behaviour of ``frPyObjects``, ``merge``, ``encode`` and ``iou`` of pycocotools 2.0.
+Source: the behavior of ``frPyObjects``, ``merge``, ``encode`` and ``iou`` of pycocotools 2.0.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The keys that all tasks on images read: how images are opened and normalised, and the dimensions of their models.
+"""The keys that all tasks on images read: how images are opened and normalized, and the dimensions of their models.
 
 None means "not set": the dataset, the variant named by MODEL.NAME, or the rule named in the meaning decides.
 """
@@ -57,10 +57,10 @@ class ImageDataSection(every_run.DataSection):
         None, "the same, only for class folders and images with boxes that have none for validation", _INSIDE
     )
     VAL_SEED: int = key(0, "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", SEEDS)
-    ON_BAD_SAMPLE: Literal["stop", "skip"] = key(
+    ON_INVALID_SAMPLE: Literal["stop", "skip"] = key(
         "stop", "training: an unreadable image ends the run, or the next readable one takes its place and it is listed"
     )
-    ALLOW_LEFT_OUT: bool = key(
+    ALLOW_SKIPPED_FILES: bool = key(
         False,
         "evaluate without the images that cannot be opened here, and say beside the score how many they are; else "
         "they end the run, a training's as well",
@@ -155,10 +155,10 @@ IMAGES = KeyTable(
     keys=rows(ImageSettings),
     effects={
         "data": ("DATA.EXIF_ROTATE",),
-        "neutral": ("DATA.ON_BAD_SAMPLE", "DATA.ALLOW_LEFT_OUT", "DATA.MAX_PIXELS"),
+        "neutral": ("DATA.ON_INVALID_SAMPLE", "DATA.ALLOW_SKIPPED_FILES", "DATA.MAX_PIXELS"),
     },
     training=(
-        *("DATA.HORIZONTAL_FLIP", "DATA.ON_BAD_SAMPLE"),
+        *("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE"),
         *("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"),
     ),
     resolve_defaults=_complete,
@@ -179,7 +179,9 @@ class ShapeImageSection(Section):
     SIDES: Pair[int] = key(
         [64, 64], "drawn shapes: smallest and largest height and width of an image", Range(low=16, high=4096)
     )
-    PER_PICTURE: Pair[int] = key([1, 4], "drawn shapes: fewest and most shapes of an image", Range(low=0, high=100))
+    OBJECTS_PER_IMAGE: Pair[int] = key(
+        [1, 4], "drawn shapes: fewest and most shapes of an image", Range(low=0, high=100)
+    )
     CATEGORIES: list[Category] = key(list(CATEGORIES[:3]), "drawn shapes: what is drawn")
 
 
@@ -218,7 +220,7 @@ class ObjectSettings(ImageSettings):
 
 
 def _complete_objects(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Images are normalised as ImageNet's are, unless somebody says otherwise."""
+    """Images are normalized as ImageNet's are, unless somebody says otherwise."""
     if values.TASK in TABLES:  # not a user's task that reads the keys of all subjects
         for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
             if f"DATA.{name}" not in settings:
@@ -228,7 +230,7 @@ def _complete_objects(values: CfgNode, settings: Mapping[str, KeySetting], _: Se
 
 def _check_objects(given: ConfigView[ObjectSettings]) -> list[str]:
     shapes = given.values.DATA.SHAPES
-    for name in ("SIDES", "PER_PICTURE"):
+    for name in ("SIDES", "OBJECTS_PER_IMAGE"):
         low, high = shapes[name]
         if low > high:
             raise UserError(

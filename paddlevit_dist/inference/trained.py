@@ -25,7 +25,7 @@ from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
 
 _IMAGES = "folder"
-_LEAST_SCORE, _MOST, _WINDOW = "DETECTION.SHOWN_SCORE", "DETECTION.MAX_DETECTIONS", "SEGMENTATION.CROP"
+_LEAST_SCORE, _MOST, _WINDOW = "DETECTION.SCORE_THRESHOLD", "DETECTION.MAX_DETECTIONS", "SEGMENTATION.CROP"
 _OF_MODELS = {
     _LEAST_SCORE: "-least_score is for models that find boxes",
     _MOST: "-max_detections is for models that find boxes",

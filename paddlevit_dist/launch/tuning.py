@@ -50,7 +50,7 @@ FLOAT32_LIMIT = 1e-4
 _QUIET = {
     "GLOG_minloglevel": "2",  # lines of the rendezvous store
     "PYTHONWARNINGS": "ignore::UserWarning:paddle.utils.cpp_extension.extension_utils,"  # "no ccache found"
-    "ignore::UserWarning:paddle.nn.layer.norm,"  # batch normalisation announces its usual behaviour
+    "ignore::UserWarning:paddle.nn.layer.norm,"  # batch normalization announces its usual behavior
     "ignore:You are using GPU version Paddle:UserWarning",  # on a CPU: the process plan already reports this
 }
 

@@ -5,7 +5,7 @@ deleted (see ``extension``).
 - ``fingerprints``: what is kept of each sample of a data set, also of scenes and volumes
 - ``search``: the pairs of two data sets
 - ``formatting``: the command ``inspect leaks``, and what ``inspect data`` says
-- ``evaluation``: for ``evaluate -without_leaks``; ``settings``: keys
+- ``evaluation``: for ``evaluate -exclude_leaked``; ``settings``: keys
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 class LeakageExtension(Extension):
-    """The command inspect leaks, what inspect data says of them, and -without_leaks."""
+    """The command inspect leaks, what inspect data says of them, and -exclude_leaked."""
 
     commands = {"inspect leaks": "samples of validation that stand in training; takes the main flags"}
     about = {
         "inspect leaks": CommandHelp(
             "Find samples of validation that stand in training, too: leaks.json, leaks.png.",
             (
-                "-cfg=finetune_pictures -data_path=my_data",
+                "-cfg=finetune_folder -data_path=my_data",
                 "-cfg=vit_tiny_patch16_224 -data_path=/imagenet",
                 "-cfg=detr_shapes -output=output/look",
             ),
         )
     }
-    flags = (Flag("without_leaks", None, "WITHOUT_LEAKS", "data", "evaluate also without samples seen in training"),)
+    flags = (Flag("exclude_leaked", None, "EXCLUDE_LEAKED", "data", "evaluate also without samples seen in training"),)
 
     def run_command(self, name: str, words: list[str]) -> None:
         from .formatting import run
@@ -46,7 +46,7 @@ class LeakageExtension(Extension):
         run(words)
 
     def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
-        if trains or not run.config["WITHOUT_LEAKS"]:
+        if trains or not run.config["EXCLUDE_LEAKED"]:
             return ()
         from .evaluation import WithoutLeaks
 

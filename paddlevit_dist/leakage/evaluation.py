@@ -1,4 +1,4 @@
-"""``evaluate -without_leaks``: the score without the samples that stand in the training set, beside the other."""
+"""``evaluate -exclude_leaked``: the score without the samples that stand in the training set, beside the other."""
 
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,19 @@ def find_in_training(config: LeakageSettings, datasets: dict[str, Any], folder: 
     Raises:
         UserError: the training set is not known, or the data cannot be compared.
     """
-    if not config.WITHOUT_LEAKS:
+    if not config.EXCLUDE_LEAKED:
         return
     ((split, evaluated),) = datasets.items()
     try:
         train = _training_set(config)
     except UserError as error:
-        raise UserError(f"-without_leaks: the training set is not known ({error}); {_NAMING}") from error
+        raise UserError(f"-exclude_leaked: the training set is not known ({error}); {_NAMING}") from error
     dataset = getattr(evaluated, "dataset", None)
     write_line(f"looking for {len(evaluated):,} samples of {split} in {len(train):,} of train")
     try:
         search = find(dataset, train, cache_folder(config))
     except UserError as error:
-        raise UserError(f"-without_leaks: {error}; leave it out") from error
+        raise UserError(f"-exclude_leaked: {error}; leave it out") from error
     write(folder / FILE, search, dataset, train)
     write_line(f"{search.summary(split, 'samples')}, listed in {folder / FILE}")
 
@@ -43,8 +43,8 @@ def find_in_training(config: LeakageSettings, datasets: dict[str, Any], folder: 
 def _training_set(config: LeakageSettings) -> Any:
     values = config.clone()
     values.defrost()
-    if "ON_BAD_SAMPLE" in values.DATA:
-        values.DATA.ON_BAD_SAMPLE = "skip"  # a copy of what cannot be read is not looked for
+    if "ON_INVALID_SAMPLE" in values.DATA:
+        values.DATA.ON_INVALID_SAMPLE = "skip"  # a copy of what cannot be read is not looked for
     if values.TRAIN_DATA is not None:
         values.DATA.DATA_PATH = values.TRAIN_DATA
     values.freeze()

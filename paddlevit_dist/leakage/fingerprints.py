@@ -165,7 +165,7 @@ def _thumbnail(dataset: Any, index: int) -> np.ndarray | None:
 
 
 def _digest_of_points(scene: Any) -> int:
-    """Of coordinates and of colours where there are some, in whatever order the points are."""
+    """Of coordinates and of colors where there are some, in whatever order the points are."""
     xyz = np.asarray(scene.xyz, dtype="<f4") + np.float32(0)  # there is one zero
     colors = np.asarray(getattr(scene, "rgb", xyz[:, :0]), dtype="<u4")
     rows = np.concatenate([np.ascontiguousarray(xyz).view("<u4"), colors], axis=1)

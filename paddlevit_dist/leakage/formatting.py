@@ -69,7 +69,9 @@ def _print_findings(search: SearchResult, val: Any, train: Any, task: Task, fold
     if isinstance(val, ImageDataset):
         sheet(search, val, train).save(folder / _SHEET)
         files.append(folder / _SHEET)
-    print(one_line(f"each with its partner: {', '.join(map(str, files))}; evaluate -without_leaks scores without them"))
+    print(
+        one_line(f"each with its partner: {', '.join(map(str, files))}; evaluate -exclude_leaked scores without them")
+    )
 
 
 def other_classes(search: SearchResult, val: Any, train: Any) -> list[str]:

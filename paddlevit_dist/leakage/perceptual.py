@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 THUMB_PX = 64  # side of what is hashed and looked at again
-PLAIN = 2.0  # standard deviation of an image's levels, of 255, below which nothing is there to be recognised
+PLAIN = 2.0  # standard deviation of an image's levels, of 255, below which nothing is there to be recognized
 CROP = 0.05  # of a side, that a copy may lack
 _HASHED_PX = 32
 _SIDE = 12  # of the block of coefficients from which the lowest are taken
@@ -84,7 +84,7 @@ class ImageSimilarity(NamedTuple):
     """How alike two aligned images are, correlations from -1 to 1.
 
     Attributes:
-        colours: of all pixels in three colours, each image with one brightness and one contrast.
+        colors: of all pixels in three colors, each image with one brightness and one contrast.
         details: of what is left of the luminance without its slow changes.
     """
 
@@ -99,7 +99,7 @@ class ImageSimilarity(NamedTuple):
 
 # Of 40 pairs of different photographs whose hashes are near none reaches 0.5 and 1.41; of copies 19 of 20 do.
 LEAST_EACH, LEAST_TOGETHER = 0.5, 1.45
-_UNLIKE = 0.4  # of colours that are out of focus: no alignment by a few pixels makes 0.5 of it
+_UNLIKE = 0.4  # of colors that are out of focus: no alignment by a few pixels makes 0.5 of it
 
 
 def likeness(one: np.ndarray, other: np.ndarray) -> ImageSimilarity:
@@ -124,7 +124,7 @@ def likeness(one: np.ndarray, other: np.ndarray) -> ImageSimilarity:
 
 @functools.cache
 def _blur() -> np.ndarray:
-    """(64, 64): a Gaussian of four pixels along one side, normalised at its ends."""
+    """(64, 64): a Gaussian of four pixels along one side, normalized at its ends."""
     distance = np.arange(THUMB_PX)[:, None] - np.arange(THUMB_PX)
     weights = np.exp(-0.5 * (distance / 4.0) ** 2)
     return weights / weights.sum(axis=1, keepdims=True)

@@ -7,7 +7,7 @@ from ..settings.section import PathText, key, rows
 
 
 class LeakageSettings(RunSettings):
-    WITHOUT_LEAKS: bool = key(
+    EXCLUDE_LEAKED: bool = key(
         False, "an evaluation looks for its samples in the training set, and is scored once more without those found"
     )
     TRAIN_DATA: PathText | None = key(
@@ -16,11 +16,11 @@ class LeakageSettings(RunSettings):
 
 
 def _check(given: ConfigView[LeakageSettings]) -> list[str]:
-    if given.values.WITHOUT_LEAKS and not given.values.EVAL:
-        raise UserError(f"{given['WITHOUT_LEAKS']} is for an evaluation: add -eval, or leave it out")
-    if given.values.WITHOUT_LEAKS and given.values.DATA.SPLIT == "train":
-        raise UserError(f"{given['WITHOUT_LEAKS']}: {given['DATA.SPLIT']} is the training set: evaluate another split")
+    if given.values.EXCLUDE_LEAKED and not given.values.EVAL:
+        raise UserError(f"{given['EXCLUDE_LEAKED']} is for an evaluation: add -eval, or leave it out")
+    if given.values.EXCLUDE_LEAKED and given.values.DATA.SPLIT == "train":
+        raise UserError(f"{given['EXCLUDE_LEAKED']}: {given['DATA.SPLIT']} is the training set: evaluate another split")
     return []
 
 
-TABLE = KeyTable(rows(LeakageSettings), effects={"place": ("WITHOUT_LEAKS", "TRAIN_DATA")}, check=_check)
+TABLE = KeyTable(rows(LeakageSettings), effects={"place": ("EXCLUDE_LEAKED", "TRAIN_DATA")}, check=_check)

@@ -390,7 +390,7 @@ class VolumeDice(Meter):
         self._spacing = np.asarray(spacing_mm, np.float64)
         require(
             self._spacing.shape == (3,) and bool((self._spacing > 0).all()),
-            f"spacing_mm={spacing_mm}: expected millimetres of depth, height and width",
+            f"spacing_mm={spacing_mm}: expected millimeters of depth, height and width",
         )
         return VolumeMetrics(names, distances)
 

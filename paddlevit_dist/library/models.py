@@ -45,7 +45,7 @@ def create_model(
         pretrained: True: the published weights of ``name``; else their source, as ``load_weights`` takes it.
         features_only: the model is called for the list of its feature maps (batch, channels, height, width), from fine
             to coarse; ``feature_channels`` and ``feature_strides`` describe them.
-        **options: dimensions and regularisation that differ from the variant, see ``models.create_model``.
+        **options: dimensions and regularization that differ from the variant, see ``models.create_model``.
 
     Returns:
         A ``tasks.model.Model``, or whatever a registered function returns; with trained weights in evaluation mode.
@@ -189,7 +189,7 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
 class ImageTransform:
     """Resize, crop and normalize an image for one model: ``transform(image)``.
 
-    ``pixels`` alone is what loader processes should do. ``normalise`` is what the device should do, on whole batches.
+    ``pixels`` alone is what loader processes should do. ``normalize`` is what the device should do, on whole batches.
 
     Args:
         config: of a classification run.

@@ -162,7 +162,7 @@ class Callback:
     wants_records = False
 
     def evaluation_started(self, is_shown: bool) -> None:
-        """An evaluation begins; ``is_shown``: it is the one that a run ends with, of labelled samples."""
+        """An evaluation begins; ``is_shown``: it is the one that a run ends with, of labeled samples."""
 
     def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
         """A batch was evaluated; ``records`` as ``Task.eval_step`` returned them."""

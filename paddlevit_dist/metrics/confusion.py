@@ -27,7 +27,7 @@ class ConfusionMetrics(Metrics):
         class_names: one per class.
     """
 
-    #: what is labelled, such as "points"
+    #: what is labeled, such as "points"
     elements = "points"
     #: what ``per_sample`` gives second: another argument of ``intervals.confusion_scores``
     beside_statistics = "losses"
@@ -87,5 +87,5 @@ class ConfusionMetrics(Metrics):
     def absent(self, values: dict[str, float]) -> str:
         """List for ``summary`` the classes that occur nowhere, in brackets after a space; empty where all occur."""
         names = [name for name in self.class_names if np.isnan(values.get(f"IoU {name}", np.nan))]
-        said = f"{len(names)} of {len(self.class_names)} classes neither labelled nor predicted"
+        said = f"{len(names)} of {len(self.class_names)} classes neither labeled nor predicted"
         return f" ({said}: {shorten(', '.join(names), _LONGEST_LIST)})" if names else ""

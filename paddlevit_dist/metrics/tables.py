@@ -33,10 +33,10 @@ def class_tables(
             near_right, near, near_found = boundaries[:, number]
             shares += [percent(2 * right, true + found), percent(near_right, near + near_found - near_right)]
         rows.append((class_names[number], *shares, int(true)))
-    columns = ["class", "IoU %", "recall %", "precision %", f"labelled {elements}"]
+    columns = ["class", "IoU %", "recall %", "precision %", f"labeled {elements}"]
     columns[4:4] = [] if boundaries is None else ["Dice %", "boundary IoU %"]
     absent = [name for name, occurs in zip(class_names, occurring) if not occurs]
-    note = f"Neither labelled nor predicted: {shorten(', '.join(absent), _LONGEST_LIST)}." if absent else ""
+    note = f"Neither labeled nor predicted: {shorten(', '.join(absent), _LONGEST_LIST)}." if absent else ""
     table = FigureTable(f"Classes of {elements}", columns, rows, note)
     return table, ConfusionMatrix(f"Confusion of {elements}", class_names, confusion)
 
@@ -59,7 +59,7 @@ def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.n
         rows.append((name, shown, percent(right.sum(), true.sum()), int(true.sum())))
     rows.sort(key=lambda row: -1.0 if row[1] is None else row[1])
     note = f"The {_MOST_ROWS:,} worst of {len(rows):,}." if len(rows) > _MOST_ROWS else ""
-    return FigureTable(title, (sample, "mIoU %", "accuracy %", f"labelled {elements}"), rows[:_MOST_ROWS], note)
+    return FigureTable(title, (sample, "mIoU %", "accuracy %", f"labeled {elements}"), rows[:_MOST_ROWS], note)
 
 
 def percent(part: Any, whole: Any) -> Any:

@@ -77,8 +77,8 @@ class InputScenes(SceneDataset):
 
     Args:
         scenes: see ``find_scenes``.
-        coordinates: where PLY scenes are put, as those were that the network was trained on: CENTRED or AS_GIVEN.
-        needs_colours: else scenes without colours are grey.
+        coordinates: where PLY scenes are put, as those were that the network was trained on: CENTERED or AS_GIVEN.
+        needs_colors: else scenes without colors are gray.
         channels: names of those that scenes need to have.
     """
 
@@ -142,13 +142,13 @@ class InputScenes(SceneDataset):
         try:
             scene = reader.read(RawScene(self.names[index], reader.files(path, labeled=False), False))
         except UserError as error:
-            said = str(error).split(", or take grey")[0]  # that is for a preparation
+            said = str(error).split(", or take gray")[0]  # that is for a preparation
             raise UserError(said.split(", or with --columns")[0]) from error
         return scene, reader.remarks
 
 
 class SceneInputs(InputSamples):
-    """Scenes to be predicted, voxelised as in an evaluation.
+    """Scenes to be predicted, voxelized as in an evaluation.
 
     Args:
         samples: of ``InputScenes``.

@@ -23,7 +23,7 @@ from .scene_figures import Layers, choose_scenes, point_set, semantic_tables, sh
 from .settings import PointSettings
 from .sparse import Plan, PlanSpec, SparseTensor, build_plan
 
-_UNIT_ADVICE = "if its coordinates are in millimetres, set DATA.UNIT_M 0.001; else take larger voxels"
+_UNIT_ADVICE = "if its coordinates are in millimeters, set DATA.UNIT_M 0.001; else take larger voxels"
 
 
 class SceneTask(Task):
@@ -44,7 +44,7 @@ class SceneTask(Task):
         self.class_names: list[str] = []
         #: of the network; known once a worker has built it
         self.plan_spec: PlanSpec | None = None
-        #: where the scenes are, which matters to networks that take positions: CENTRED or AS_GIVEN
+        #: where the scenes are, which matters to networks that take positions: CENTERED or AS_GIVEN
         self.coordinates: str | None = None
         self.features: tuple[str, ...] = tuple(config.POINTS.FEATURES)
         self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self.usual_voxel_features
@@ -126,7 +126,7 @@ class SceneTask(Task):
         return [*semantic_tables([confusion for _, confusion in confusions], names, self.class_names), *made]
 
     def build_layers(self, scene: Scene, prediction: Any) -> Layers:
-        """Return what a scene is coloured by, truth beside ``prediction``, and the legends."""
+        """Return what a scene is colored by, truth beside ``prediction``, and the legends."""
         raise NotImplementedError
 
     # ---- prediction --------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class SceneTask(Task):
         raise NotImplementedError
 
     def sees_colors(self) -> bool:
-        """Whether the network is shown the points' colours."""
+        """Whether the network is shown the points' colors."""
         return COLORS in self.features
 
     def load_meta(self, learned: CheckpointMeta) -> None:

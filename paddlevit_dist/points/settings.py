@@ -13,10 +13,10 @@ _FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*\.?[0-9]*|0\.0*[1-9][0-9]*))?"
 
 
 class SceneDataSection(every_run.DataSection):
-    VOXEL_SIZE_M: float = key(0.05, "point clouds: edge of a voxel in metres", Range(low=1e-4, high=100))
+    VOXEL_SIZE_M: float = key(0.05, "point clouds: edge of a voxel in meters", Range(low=1e-4, high=100))
     UNIT_M: float = key(
         1.0,
-        "point clouds: metres in a unit of the scenes' coordinates; 0.001 for millimetres, 0.3048 for feet",
+        "point clouds: meters in a unit of the scenes' coordinates; 0.001 for millimeters, 0.3048 for feet",
         Range(low=1e-9, high=1e6),
     )
 
@@ -24,18 +24,18 @@ class SceneDataSection(every_run.DataSection):
 class RoomSection(Section):
     TRAIN: int = key(400, "synthetic_rooms: training rooms", AT_LEAST_1)
     VAL: int = key(40, "synthetic_rooms: validation rooms", AT_LEAST_1)
-    SPACING_M: float = key(0.04, "synthetic_rooms: mean distance of neighbouring points", Range(low=0.01, high=0.2))
+    SPACING_M: float = key(0.04, "synthetic_rooms: mean distance of neighboring points", Range(low=0.01, high=0.2))
 
 
 class PointSection(Section):
     FEATURES: list[str] = key(
         ["rgb"],
-        "what the network sees of a voxel: rgb (3 channels), xyz (3, metres), height above the lowest point (1), ones "
+        "what the network sees of a voxel: rgb (3 channels), xyz (3, meters), height above the lowest point (1), ones "
         "(1), and channels of the scenes by name: normal (3), any other (1), such as intensity/255, divided by 255",
     )
     COLOR_RANGE: Pair[float] = key(
         [-1.0, 1.0],
-        "what colours of 0 and 255 become for the network; [-0.5, 0.5] for MinkowskiEngine's published weights",
+        "what colors of 0 and 255 become for the network; [-0.5, 0.5] for MinkowskiEngine's published weights",
         Range(low=-1e6, high=1e6),
     )
     VOXEL_FEATURES: Literal["first", "mean"] | None = key(

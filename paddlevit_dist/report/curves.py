@@ -20,7 +20,7 @@ class CurveLine(NamedTuple):
     """Attributes:
     name: in the legend and under the pointer.
     points: (x, y), finite, in the order of x.
-    colour: from 0.
+    color: from 0.
     style: "line", "dots" (a thin line with dots), "bar", or "thin" (one of a bundle, without a name in the legend).
     """
 
@@ -44,7 +44,7 @@ def chart(title: str, lines: Sequence[CurveLine], x_label: str, y_label: str = "
         "lines": [
             {
                 "name": line.name,
-                "colour": line.color,
+                "color": line.color,
                 "style": line.style,
                 "x": [_short(x) for x, _ in line.points],
                 "y": [_short(y) for _, y in line.points],
@@ -137,7 +137,7 @@ def tick_text(value: float) -> str:
 
 def _draw(line: CurveLine, scale: _AxisScale, lines: Sequence[CurveLine]) -> dict[str, Any]:
     """A path and dots (x, y) on it, or bars (x, y, width, height)."""
-    drawn = {"colour": line.color, "style": line.style, "path": "", "dots": [], "bars": []}
+    drawn = {"color": line.color, "style": line.style, "path": "", "dots": [], "bars": []}
     if line.style == "bar":
         return {**drawn, "bars": _bars(line, scale, lines)}
     places = [(f"{scale.x(x):.1f}", f"{scale.y(y):.1f}") for x, y in line.points]
@@ -175,7 +175,7 @@ def of_events(
     runs: Sequence[tuple[str, PointsByName, PointsByName]], name: str, groups: Sequence[str] = ()
 ) -> list[CurveLine]:
     """The lines of one quantity, for all runs: as measured in training, and with dots in evaluations. Those of a group
-    of seeds are a bundle of one colour, around its mean.
+    of seeds are a bundle of one color, around its mean.
 
     Args:
         runs: name of each, with its training's and its evaluations' points by quantity.

@@ -1,4 +1,4 @@
-// A matrix of many classes on a canvas: each cell's shade is its share of the row; off the diagonal in another colour.
+// A matrix of many classes on a canvas: each cell's shade is its share of the row; off the diagonal in another color.
 
 class Matrix {
   constructor(figure) {

@@ -139,7 +139,7 @@ def _summary(runs: Sequence[ReportedRun]) -> list[Part]:
 
 
 def _groups(runs: Sequence[ReportedRun]) -> list[Part]:
-    """Summarise the best scores of each group of seeds."""
+    """Summarize the best scores of each group of seeds."""
     best: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         if run.group and run.metrics.best is not None:
@@ -369,7 +369,7 @@ def _weights(runs: Sequence[ReportedRun]) -> list[Part]:
         if report is None:
             continue
         rows = []
-        for kind in ("resized", "reinitialised", "missing", "unexpected"):
+        for kind in ("resized", "reinitialized", "missing", "unexpected"):
             entries = report.get(kind)
             for entry in (entries if isinstance(entries, list) else [])[:_MOST_NAMES]:
                 if isinstance(entry, dict):

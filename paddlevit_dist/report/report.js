@@ -111,9 +111,9 @@ class Chart {
         if (y === null) { pen = "M"; return; }
         path += `${pen}${this.px(x).toFixed(1)} ${y.toFixed(1)}`;
         pen = "L";
-        if (line.style === "dots") make("circle", { class: "c" + line.colour, cx: this.px(x), cy: y, r: 2.5 }, group);
+        if (line.style === "dots") make("circle", { class: "c" + line.color, cx: this.px(x), cy: y, r: 2.5 }, group);
       });
-      if (path) make("path", { class: `curve c${line.colour} ${line.style}`, d: path }, group);
+      if (path) make("path", { class: `curve c${line.color} ${line.style}`, d: path }, group);
     }
   }
 

@@ -2,7 +2,7 @@
 
 The file is a ZIP archive: ``figures.json``, and beside it what is large. Text in it can be shown anywhere.
 
-Points are packed for the viewer: positions in 16 bits an axis and colours, ordered so that they compress well. That is
+Points are packed for the viewer: positions in 16 bits an axis and colors, ordered so that they compress well. That is
 a zlib stream of planes, each of one byte per point: the low and the high bytes of x, y and z, each coordinate as its
 difference (modulo 2^16) from that of the point before; then red, green and blue of each layer.
 """
@@ -197,7 +197,7 @@ def _points(figure: PointSet, members: _ArchiveMembers) -> dict[str, Any]:
 class PackedFigure(NamedTuple):
     """Attributes:
     number: of points kept.
-    size_m: side of the cube that 0 to 65,535 stand for, in metres.
+    size_m: side of the cube that 0 to 65,535 stand for, in meters.
     """
 
     number: int
@@ -217,9 +217,7 @@ def pack(figure: PointSet, most: int = MOST) -> PackedFigure:
     layers = [np.asarray(colors) for colors in figure.colors.values()]
     for name, colors in zip(figure.colors, layers):
         if colors.shape != xyz.shape or colors.dtype != np.uint8:
-            raise ValueError(
-                f"expected colours uint8 {xyz.shape} for layer '{name}', got {colors.dtype} {colors.shape}"
-            )
+            raise ValueError(f"expected colors uint8 {xyz.shape} for layer '{name}', got {colors.dtype} {colors.shape}")
     kept = np.flatnonzero(np.isfinite(xyz).all(axis=1))
     if len(kept) > most:
         kept = kept[np.linspace(0, len(kept) - 1, most).astype(np.int64)] if most else kept[:0]

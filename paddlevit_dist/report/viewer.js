@@ -1,12 +1,12 @@
 // Points that turn. One WebGL context draws for all viewers of the page, since a browser allows only a few.
 
 const VERTEX = `
-attribute vec3 place; attribute vec3 colour; varying vec3 shown;
+attribute vec3 place; attribute vec3 color; varying vec3 shown;
 uniform mat4 view; uniform float size;
 void main() {
   gl_Position = view * vec4(place - 0.5, 1.0);
   gl_PointSize = clamp(size / gl_Position.w, 1.0, 24.0);
-  shown = colour;
+  shown = color;
 }`;
 const FRAGMENT = `
 precision mediump float; varying vec3 shown;
@@ -69,14 +69,14 @@ class Viewer {
       }
     }
     this.places = this.buffer(places);
-    this.colours = [];
+    this.colors = [];
     for (let layer = 0; layer < +this.figure.dataset.layers; layer++) {
-      const colours = new Uint8Array(count * 3);
+      const colors = new Uint8Array(count * 3);
       for (let channel = 0; channel < 3; channel++) {
         const plane = bytes.subarray((6 + 3 * layer + channel) * count);
-        for (let point = 0; point < count; point++) colours[3 * point + channel] = plane[point];
+        for (let point = 0; point < count; point++) colors[3 * point + channel] = plane[point];
       }
-      this.colours.push(this.buffer(colours));
+      this.colors.push(this.buffer(colors));
     }
     script.remove();
     this.listen();
@@ -167,7 +167,7 @@ class Viewer {
     const acts = { "+": "in", "=": "in", "-": "out", "0": "reset" };
     if (turns[event.key]) this.turn(...turns[event.key]);
     else if (acts[event.key]) this.act(acts[event.key]);
-    else if (/^[1-9]$/.test(event.key) && +event.key <= this.colours.length) this.choose(event.key - 1);
+    else if (/^[1-9]$/.test(event.key) && +event.key <= this.colors.length) this.choose(event.key - 1);
     else return;
     event.preventDefault();
   }
@@ -202,7 +202,7 @@ class Viewer {
     gl.viewport(0, 0, width, height);
     gl.clearColor(0.125, 0.149, 0.176, 1);
     gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
-    for (const [name, made, kind] of [["place", this.places, gl.UNSIGNED_SHORT], ["colour", this.colours[this.layer], gl.UNSIGNED_BYTE]]) {
+    for (const [name, made, kind] of [["place", this.places, gl.UNSIGNED_SHORT], ["color", this.colors[this.layer], gl.UNSIGNED_BYTE]]) {
       const position = gl.getAttribLocation(program, name);
       gl.bindBuffer(gl.ARRAY_BUFFER, made);
       gl.enableVertexAttribArray(position);
@@ -214,10 +214,10 @@ class Viewer {
     const context = canvas.getContext("2d");
     context.drawImage(drawing.canvas, 0, 0);
     if (canvas.dataset.drawn) return;
-    // Once, for whoever tests the page: how many points, and how many colours they show in the middle of the image.
+    // Once, for whoever tests the page: how many points, and how many colors they show in the middle of the image.
     canvas.dataset.drawn = this.count;
     const shown = new Uint32Array(context.getImageData(width / 2 - 20, height / 2 - 20, 40, 40).data.buffer);
-    canvas.dataset.colours = new Set(shown).size;
+    canvas.dataset.colors = new Set(shown).size;
   }
 }
 

@@ -24,7 +24,7 @@ _FOLLOW_AT_O2 = {"softmax", "layer_norm", "group_norm"}
 def options(dtype: str, level: str) -> dict[str, Any]:
     """Return what ``paddle.amp.auto_cast`` takes to compute in ``dtype``, "float16" or "bfloat16", at "O1" or "O2".
 
-    At O2 float32 is kept where it comes in, as at O1. Paddle can also cast it down, but boxes, distances in metres and
+    At O2 float32 is kept where it comes in, as at O1. Paddle can also cast it down, but boxes, distances in meters and
     heatmaps come in as float32 because half precision counts no pixels.
     """
     chosen: dict[str, Any] = {"dtype": dtype, "level": level, "custom_white_list": set(PRODUCTS)}

@@ -106,7 +106,7 @@ def _show(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-_FORMULA = ("=", "+", "-", "@")  # how a spreadsheet recognises one
+_FORMULA = ("=", "+", "-", "@")  # how a spreadsheet recognizes one
 
 
 def cell(value: Any) -> Any:

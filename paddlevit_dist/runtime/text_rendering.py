@@ -22,7 +22,7 @@ Color = tuple[int, int, int]
 
 @functools.lru_cache(maxsize=1024)
 def render_text(text: str, size_px: int = TEXT_PX) -> Image.Image:
-    """A line of text as a mask ("L"), as wide as the text; ``canvas.paste(colour, (left, top), render_text(text))``."""
+    """A line of text as a mask ("L"), as wide as the text; ``canvas.paste(color, (left, top), render_text(text))``."""
     text, height = printable_or(text), round(size_px * LINE_PX / TEXT_PX)
     if text.isascii():
         font = _ascii_font(size_px)
@@ -54,7 +54,7 @@ def format_note(names: Sequence[str]) -> list[str]:
 
 
 def legend(entries: Sequence[tuple[str, Color]], height: int, ink: str = "black", paper: str = "white") -> Image.Image:
-    """Names beside squares of their colours, from top to bottom, in several columns if need be."""
+    """Names beside squares of their colors, from top to bottom, in several columns if need be."""
     rows = max(height // LINE_PX, 1)
     masks = [render_text(printable_or(name, f"number {n}")[:_LONGEST_NAME]) for n, (name, _) in enumerate(entries)]
     columns = [masks[first : first + rows] for first in range(0, len(masks), rows)]

@@ -21,7 +21,7 @@ _FLAGS = (
     Flag("output", "FOLDER", "SAVE", "run", "for what the run writes (else in ./output)"),
     Flag("dataset", "NAME", "DATA.DATASET", "data", "its registered name; else guessed from its path"),
     Flag("data_path", "PATH", "DATA.DATA_PATH", "data", "folder or file of the dataset"),
-    Flag("split", "SPLIT", "DATA.SPLIT", "data", "what -eval evaluates, or predicts if unlabelled"),
+    Flag("split", "SPLIT", "DATA.SPLIT", "data", "what -eval evaluates, or predicts if unlabeled"),
     Flag("group", "FILE", "EVALUATION.GROUP", "data", "sample,group: intervals draw groups; or a word"),
     Flag("max_detections", "N", "DETECTION.MAX_DETECTIONS", "data", "of an image and category; else 100 count"),
     Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),

@@ -45,7 +45,7 @@ class ModelSection(Section):
         "name follow one another",
     )
     PRETRAINED_PART: str | None = key(None, "entry of PRETRAINED to use if it has several, such as model_ema")
-    MINIMUM_LOADED: float = key(0.9, "training: share of the parameters that PRETRAINED must fill", SHARE)
+    MIN_LOADED_FRACTION: float = key(0.9, "training: share of the parameters that PRETRAINED must fill", SHARE)
     RESUME: PathText | None = key(
         None, "checkpoint to resume from, or a run's folder; auto: the last one in SAVE, if any"
     )

@@ -18,7 +18,7 @@ ABOUT = {
         "Train, and evaluate, on all devices of this machine.",
         (
             "-cfg=vit_digits",
-            "-cfg=finetune_pictures -data_path=my_data",
+            "-cfg=finetune_folder -data_path=my_data",
             f"{_IMAGENET} -batch_size=16 TRAIN.BASE_LR 1e-3",
         ),
     ),
@@ -26,14 +26,14 @@ ABOUT = {
         "Evaluate trained weights, or an exported model (MODEL.onnx), on all devices.",
         (
             "-cfg=vit_digits -pretrained=output/vit_digits",
-            "-cfg=finetune_pictures -data_path=my_data -pretrained=output/mine",
+            "-cfg=finetune_folder -data_path=my_data -pretrained=output/mine",
             "-cfg=vit_digits -pretrained=digits.pdparams",
         ),
     ),
     "inspect data": CommandHelp(
         "Draw training samples, as they are evaluated and as epochs have them: data.png.",
         (
-            "-cfg=finetune_pictures -data_path=my_data",
+            "-cfg=finetune_folder -data_path=my_data",
             "-cfg=detr_shapes -output=output/look",
             "-cfg=pointgroup_synthetic_rooms -output=output/look",
         ),

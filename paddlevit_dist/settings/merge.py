@@ -255,7 +255,7 @@ def _with_guessed_dataset(known: dict[str, KeySetting], values: CfgNode) -> tupl
     if guess is None:
         raise UserError(
             f"DATA.DATA_PATH {path} ({known['DATA.DATA_PATH'].place}): no dataset that reads it is named, and what "
-            "is there is not recognised (class folders below train and val, train_list.txt, annotations of COCO, VOC "
+            "is there is not recognized (class folders below train and val, train_list.txt, annotations of COCO, VOC "
             "or YOLO, label maps, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
             + ", ".join(sorted(registry.DATASETS))
         )

@@ -14,7 +14,7 @@ Color = tuple[int, int, int]  # red, green, blue, each 0 to 255
 
 
 def class_colors(number: int) -> np.ndarray:
-    """uint8 (number, 3): well-separated colours; a class keeps its colour whatever the number."""
+    """uint8 (number, 3): well-separated colors; a class keeps its color whatever the number."""
     golden = (5**0.5 - 1) / 2  # multiples of it, modulo 1, fill the circle of hues evenly
     colors = [colorsys.hsv_to_rgb(i * golden % 1, (0.9, 0.55, 0.75)[i % 3], (0.95, 0.8)[i % 2]) for i in range(number)]
     return np.rint(255 * np.array(colors).reshape(number, 3)).astype(np.uint8)
@@ -78,12 +78,12 @@ class Gallery(NamedTuple):
 
 
 class PointSet(NamedTuple):
-    """Points that turn with the mouse, in the colours of one layer at a time.
+    """Points that turn with the mouse, in the colors of one layer at a time.
 
     Attributes:
-        xyz: float32 (points, 3), metres, the third axis up. Of more than a million, every so-manieth is shown.
-        colours: by name of the layer, such as "truth", uint8 (points, 3).
-        legends: by name of the layer, names with their colours.
+        xyz: float32 (points, 3), meters, the third axis up. Of more than a million, every so-manieth is shown.
+        colors: by name of the layer, such as "truth", uint8 (points, 3).
+        legends: by name of the layer, names with their colors.
     """
 
     title: str

@@ -124,7 +124,7 @@ class Model(nn.Layer):
 
     def features(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """Maps (batch, channels, height, width) of images (batch, in_channels, height, width), for a network that
-        continues from them: one for each of ``feature_strides``, from fine to coarse, not normalised.
+        continues from them: one for each of ``feature_strides``, from fine to coarse, not normalized.
 
         Args:
             x: the images; those smaller than the batch are padded with zeros at the right and the bottom.
@@ -139,7 +139,7 @@ class Model(nn.Layer):
         )
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layers with newly initialised ones for ``num_classes``, or with nothing for 0."""
+        """Replace the last layers with newly initialized ones for ``num_classes``, or with nothing for 0."""
         raise NotImplementedError
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:

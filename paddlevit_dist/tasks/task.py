@@ -123,10 +123,10 @@ class Task:
     compiles = False
     #: whether its batches, but for the last of an epoch, have one shape: then cuDNN may look for its fastest algorithms
     fixed_shapes = False
-    #: normalisers of loss terms, by term name, that are this many per sample: then they need no communication.
+    #: normalizers of loss terms, by term name, that are this many per sample: then they need no communication.
     #: None: ``counts`` says them for each batch.
     counts_per_sample: dict[str, int] | None = None
-    #: names of the normalisers that ``counts`` returns
+    #: names of the normalizers that ``counts`` returns
     count_names: tuple[str, ...] = ()
     #: whether ``train_step`` exchanges something with the other ranks itself: then every rank makes the same steps
     communicates_in_step: bool = False
@@ -214,7 +214,7 @@ class Task:
         raise NotImplementedError
 
     def image_legend(self) -> Sequence[tuple[str, tuple[int, int, int]]]:
-        """Say what the colours in these images mean: names with red, green and blue. Asked for once data are open."""
+        """Say what the colors in these images mean: names with red, green and blue. Asked for once data are open."""
         return ()
 
     def about_samples(self, samples: Any) -> Iterable[str]:
@@ -259,7 +259,7 @@ class Task:
 
     def preprocess_signature(self) -> dict[str, Any]:
         """Everything about how samples are made that the weights have come to expect (orientation, range of
-        colours, ...), as plain YAML values by name. It is kept in each checkpoint's ``about.yaml``; evaluating or
+        colors, ...), as plain YAML values by name. It is kept in each checkpoint's ``about.yaml``; evaluating or
         resuming with other values is an error. Called on every rank, after ``build_model``."""
         return {}
 
@@ -271,14 +271,14 @@ class Task:
     # ---- training ------------------------------------------------------------------------------------------------
 
     def counts(self, batch: dict[str, Any]) -> dict[str, int]:
-        """Normalisers of loss terms, by term name, that are known before the forward pass; the same names for every
+        """Normalizers of loss terms, by term name, that are known before the forward pass; the same names for every
         batch. Runs in the loader. Not asked for when ``counts_per_sample`` is set."""
         raise NotImplementedError
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
-        """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised. On a GPU
+        """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronized. On a GPU
         it may be called again with the same ``step``: what it counts besides its terms, it counts once a step."""
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ class VolumeOptions(NamedTuple):
     spacing_mm: Sequence[float] | None = None
     landmarks: Sequence[str] | None = None
     landmark_units: str = "mm"
-    world: str = "file"
+    coordinate_system: str = "file"
     max_voxels: int = MAX_VOXELS
 
 
@@ -33,7 +33,7 @@ class VolumeDataset(Dataset):
     groups_by = SUBJECT
     #: of the landmarks, in the order of the model's outputs
     names: list[str] = []
-    #: (depth, height, width), millimetres, of all its volumes
+    #: (depth, height, width), millimeters, of all its volumes
     spacing: np.ndarray
     #: of each channel what its moments are of, as the task says, see ``nonzero``; None: always of the whole volume
     within: Sequence[str] | None = None
@@ -73,7 +73,7 @@ class VolumeDataset(Dataset):
         raise NotImplementedError
 
     def world(self, index: int) -> np.ndarray:
-        """The same landmarks in millimetres, float64 (landmarks, 3): x, y, z to the right, to the front, upwards."""
+        """The same landmarks in millimeters, float64 (landmarks, 3): x, y, z to the right, to the front, upwards."""
         decoded, points = self.read(index)
         return decoded.geometry.world(points)
 

@@ -22,7 +22,7 @@ _UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # headers sometimes round to 0.1 mm; a 
 
 
 class DicomSeries(NamedTuple):
-    """Shape (depth, height, width), affine (4, 4) from voxels x, y, z to LPS millimetres, and how to read voxels."""
+    """Shape (depth, height, width), affine (4, 4) from voxels x, y, z to LPS millimeters, and how to read voxels."""
 
     shape: tuple[int, int, int]
     affine: np.ndarray
@@ -36,7 +36,7 @@ class _DicomSlice(NamedTuple):
     size: tuple[int, int]  # columns, rows
     place: tuple[bool, ...]  # whether it has each of _PLACE
     position: np.ndarray  # (3,), of the first voxel
-    steps: np.ndarray  # (3, 2), millimetres from one column and from one row to the next
+    steps: np.ndarray  # (3, 2), millimeters from one column and from one row to the next
 
 
 def files_in(folder: str) -> list[str]:
@@ -111,7 +111,7 @@ def _read_slice(file: str, itk: Any) -> _DicomSlice | None:
     if len(size) > 2 and size[2] != 1:
         raise UserError(f"{file} holds {size[2]} frames, expected a slice; convert it to NIfTI or MetaImage")
     if parts != 1:
-        raise UserError(f"{file}: voxels are colours of {parts} numbers, expected one; convert colours to intensities")
+        raise UserError(f"{file}: voxels are colors of {parts} numbers, expected one; convert colors to intensities")
     directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
     return _DicomSlice(
         file,
@@ -164,12 +164,12 @@ def _check_alike(folder: str, slices: list[_DicomSlice]) -> None:
         if not np.allclose(one.steps, first.steps, rtol=0, atol=1e-3 * np.abs(first.steps).max()):
             raise UserError(
                 f"{pair} differ in direction or pixel spacing; a series needs slices that are parallel: take the "
-                "others (a localiser?) out"
+                "others (a localizer?) out"
             )
 
 
 def _even_step(folder: str, slices: list[_DicomSlice], normal: np.ndarray) -> np.ndarray:
-    """Millimetres (3,) from each slice to the next."""
+    """Millimeters (3,) from each slice to the next."""
     if len(slices) == 1:
         raise UserError(f"{folder} holds one DICOM slice only; expected the files of a whole series")
     positions = np.stack([one.position for one in slices])

@@ -23,13 +23,13 @@ def export_parts(
         volumes: the configuration's VOLUMES.
         scaled: its intensities.
         names: of the landmarks, in the order of the maps; empty where they are unknown.
-        spacing: millimetres (depth, height, width), or None.
+        spacing: millimeters (depth, height, width), or None.
         sigma: deviation of the heatmaps in voxels, likewise.
     """
     size = tuple(int(length) for length in volumes.CROP_SIZE)
     window = volumes.INTENSITY_WINDOW
     intensities: Any
-    if list(volumes.NORMALISE) != ["percentiles"]:
+    if list(volumes.NORMALIZE) != ["percentiles"]:
         intensities = scaled.about()
     elif window is None:
         intensities = "percentiles 0.5 and 99.5 of each volume become 0 and 1"
@@ -102,7 +102,7 @@ _WEIGHTS = {
 }
 _POSITION = {
     "quadratic": "highest voxel of the map, then along each axis the vertex of the parabola through the logarithms of "
-    "that voxel and its two neighbours, at most half a voxel away",
+    "that voxel and its two neighbors, at most half a voxel away",
     "soft_argmax": "mean position of the voxels around the highest one, weighted by their values",
 }
 

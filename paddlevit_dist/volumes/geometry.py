@@ -3,7 +3,7 @@
 Files name coordinates in the order x, y, z; arrays are indexed z, y, x. Here every point and every triple is in array
 order (z, y, x), and only reading and writing reverses it.
 
-World coordinates are always millimetres to the right, anterior and superior (RAS). LPS files are converted on reading,
+World coordinates are always millimeters to the right, anterior and superior (RAS). LPS files are converted on reading,
 and output for them is converted on writing.
 """
 
@@ -23,7 +23,7 @@ class VolumeGeometry(NamedTuple):
 
     Attributes:
         shape: (depth, height, width).
-        affine: float64 (4, 4), from voxel indices (x, y, z, 1) to millimetres (x, y, z, 1) of the world.
+        affine: float64 (4, 4), from voxel indices (x, y, z, 1) to millimeters (x, y, z, 1) of the world.
     """
 
     shape: tuple[int, int, int]
@@ -31,25 +31,25 @@ class VolumeGeometry(NamedTuple):
 
     @property
     def spacing(self) -> np.ndarray:
-        """Millimetres between neighbours, (depth, height, width)."""
+        """Millimeters between neighbors, (depth, height, width)."""
         return np.linalg.norm(self.affine[:3, :3], axis=0)[::-1]
 
     @property
     def voxel_ml(self) -> float:
-        """Millilitres of a voxel, whatever the angles between the axes."""
+        """Milliliters of a voxel, whatever the angles between the axes."""
         return voxel_ml(self.directions)
 
     @property
     def directions(self) -> np.ndarray:
-        """World millimetres (x, y, z) of a step along depth, height and width: float64 (3, 3), a row for each."""
+        """World millimeters (x, y, z) of a step along depth, height and width: float64 (3, 3), a row for each."""
         return self.affine[:3, :3].T[::-1]
 
     def world(self, points: np.ndarray) -> np.ndarray:
-        """Millimetres (..., 3) in the order x, y, z of voxel positions (..., 3) in the order z, y, x."""
+        """Millimeters (..., 3) in the order x, y, z of voxel positions (..., 3) in the order z, y, x."""
         return points[..., ::-1] @ self.affine[:3, :3].T + self.affine[:3, 3]
 
     def voxels(self, world: np.ndarray) -> np.ndarray:
-        """Voxel positions (..., 3) in the order z, y, x of millimetres (..., 3) in the order x, y, z."""
+        """Voxel positions (..., 3) in the order z, y, x of millimeters (..., 3) in the order x, y, z."""
         inverse = np.linalg.inv(self.affine)
         return (world @ inverse[:3, :3].T + inverse[:3, 3])[..., ::-1]
 
@@ -78,7 +78,7 @@ def check_geometry(shape: tuple[int, ...], affine: np.ndarray, file: str) -> Vol
     if not lengths.all() or abs(np.linalg.det(affine[:3, :3] / lengths)) < 1e-6:
         raise UserError(
             f"{file}: the affine is singular (an axis has no length or lies in the plane of the others), so positions "
-            "in millimetres are meaningless; rewrite the header"
+            "in millimeters are meaningless; rewrite the header"
         )
     return VolumeGeometry((int(shape[0]), int(shape[1]), int(shape[2])), affine)
 
@@ -125,7 +125,7 @@ def turned_spacing(geometry: VolumeGeometry) -> np.ndarray:
     """Return the steps along depth, height and width once the axes are turned to the world's.
 
     Returns:
-        float64 (3, 3), a row of world millimetres (x, y, z) for each. Their lengths alone give neither volumes nor
+        float64 (3, 3), a row of world millimeters (x, y, z) for each. Their lengths alone give neither volumes nor
         distances where axes are not at right angles, as with a tilted gantry.
     """
     order, signs = nearest_axes(geometry.affine)
@@ -133,17 +133,17 @@ def turned_spacing(geometry: VolumeGeometry) -> np.ndarray:
 
 
 def step_lengths(steps: np.ndarray) -> np.ndarray:
-    """Return the millimetres of the steps of ``turned_spacing``, (depth, height, width)."""
+    """Return the millimeters of the steps of ``turned_spacing``, (depth, height, width)."""
     return np.linalg.norm(steps, axis=1)
 
 
 def voxel_ml(steps: np.ndarray) -> float:
-    """Return the millilitres of a voxel with these steps, float64 (3, 3)."""
+    """Return the milliliters of a voxel with these steps, float64 (3, 3)."""
     return float(abs(np.linalg.det(steps))) / 1000
 
 
 def convert(points: np.ndarray, convention: str) -> np.ndarray:
-    """Millimetres (..., 3) in the order x, y, z, from the world to a convention, or back.
+    """Millimeters (..., 3) in the order x, y, z, from the world to a convention, or back.
 
     Args:
         convention: "ras" (right-anterior-superior), in which nothing changes, or "lps" (left-posterior-superior).
@@ -152,7 +152,7 @@ def convert(points: np.ndarray, convention: str) -> np.ndarray:
 
 
 def affine_from(affine: np.ndarray, convention: str) -> np.ndarray:
-    """Convert an affine (4, 4) to millimetres in a convention into one to the world."""
+    """Convert an affine (4, 4) to millimeters in a convention into one to the world."""
     return affine if convention == "ras" else np.diag([*_LPS_FROM_RAS, 1.0]) @ affine
 
 
@@ -175,7 +175,7 @@ def resample(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Interpolate linearly, axis by axis, to another spacing; labels become those of the nearest voxels.
 
-    The first voxel's centre stays fixed; the last may end up to half a new voxel outside the old array and then repeats
+    The first voxel's center stays fixed; the last may end up to half a new voxel outside the old array and then repeats
     its border. Where voxels become k times as long, a Gaussian comes first, with which a voxel stands for all that it
     covers: a deviation of sqrt(k^2 - 1) / (2 sqrt(2 ln 2)) old voxels turns a point spread of one voxel's width into
     one of k. Without it fine structure would come back as a coarse one that is not there.
@@ -185,7 +185,7 @@ def resample(
 
     Args:
         array: (depth, height, width).
-        spacing: target millimetres, (depth, height, width).
+        spacing: target millimeters, (depth, height, width).
     Returns:
         float32 array, or labels of their dtype, and its affine.
     """

@@ -33,13 +33,13 @@ def orthogonal_slices(
 
     Args:
         volume: (depth, height, width), shown from 0 (black) to 1 (white).
-        spacing: millimetres (depth, height, width).
+        spacing: millimeters (depth, height, width).
         found: voxel positions (landmarks, 3), or None; NaN are left out.
         true: likewise.
-        centre: the voxel that all three slices go through; None for the median of the landmarks.
+        center: the voxel that all three slices go through; None for the median of the landmarks.
         shows_sides: write the patient's sides at the edges (left, right, anterior, posterior, superior, inferior).
         names: of the landmarks: each mark gets its number in a list to the right of the slices.
-        classes: of the voxels, uint8 of the volume's shape, and by class a colour with its opacity, float32 (256, 4),
+        classes: of the voxels, uint8 of the volume's shape, and by class a color with its opacity, float32 (256, 4),
             0 to 255 and 0 to 1; None: none are shown.
     Returns:
         uint8 (height, width, 3).
@@ -112,7 +112,7 @@ def _panel(
 
 
 def _format_list(names: Sequence[str], shown: Sequence[tuple[np.ndarray, Color]], height: int) -> np.ndarray:
-    """Numbers and names beside the colour of their marks, grey for what is not shown."""
+    """Numbers and names beside the color of their marks, gray for what is not shown."""
     colors = [[color for points, color in shown if np.isfinite(points[n]).all()] for n in range(len(names))]
     entries = [(f"{n + 1} {name}", (colors[n] or [_NOT_SHOWN])[-1]) for n, name in enumerate(names)]
     return np.asarray(legend(entries, height, ink="white", paper="black"))

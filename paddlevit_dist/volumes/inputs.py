@@ -89,8 +89,8 @@ class InputVolumes(VolumeDataset):
 
     Args:
         names: of the landmarks.
-        spacing: millimetres (depth, height, width) that those in other spacings are resampled to.
-        world: VOLUMES.WORLD: "file", or the convention of all predictions.
+        spacing: millimeters (depth, height, width) that those in other spacings are resampled to.
+        world: VOLUMES.COORDINATE_SYSTEM: "file", or the convention of all predictions.
     """
 
     labeled = False

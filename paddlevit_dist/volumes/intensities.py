@@ -30,7 +30,7 @@ class IntensityScaling(NamedTuple):
 
 
 class IntensityConfig(NamedTuple):
-    """How each channel is scaled; see the keys VOLUMES.NORMALISE, INTENSITY_WINDOW and INTENSITY_MEAN_STD.
+    """How each channel is scaled; see the keys VOLUMES.NORMALIZE, INTENSITY_WINDOW and INTENSITY_MEAN_STD.
 
     "ct" and "z_score" are those of F. Isensee et al., 2021, "nnU-Net", Nature Methods 18: its ``plans.json`` has the
     numbers for "ct" (percentile_00_5 and percentile_99_5, mean and std).
@@ -50,17 +50,17 @@ class IntensityConfig(NamedTuple):
         Raises:
             UserError: the keys contradict one another.
         """
-        kinds, window, mean_std = list(volumes.NORMALISE), volumes.INTENSITY_WINDOW, volumes.INTENSITY_MEAN_STD
+        kinds, window, mean_std = list(volumes.NORMALIZE), volumes.INTENSITY_WINDOW, volumes.INTENSITY_MEAN_STD
         if len(kinds) not in (1, channels):
             raise UserError(
-                f"VOLUMES.NORMALISE has {len(kinds)} words for {channels} channels: expected one, or one each"
+                f"VOLUMES.NORMALIZE has {len(kinds)} words for {channels} channels: expected one, or one each"
             )
         if window is not None and window[0] >= window[1]:
             raise UserError(f"VOLUMES.INTENSITY_WINDOW {list(window)}: expected the smaller number first")
         if "ct" in kinds and window is None:
             raise UserError(
-                "VOLUMES.NORMALISE ct needs VOLUMES.INTENSITY_WINDOW, such as [-160, 240] for soft tissue, or "
-                "the percentiles that 'inspect data' prints with VOLUMES.NORMALISE z_score"
+                "VOLUMES.NORMALIZE ct needs VOLUMES.INTENSITY_WINDOW, such as [-160, 240] for soft tissue, or "
+                "the percentiles that 'inspect data' prints with VOLUMES.NORMALIZE z_score"
             )
         if mean_std is not None and mean_std[1] <= 0:
             raise UserError(f"VOLUMES.INTENSITY_MEAN_STD {list(mean_std)}: expected a deviation above 0")
@@ -82,7 +82,7 @@ class IntensityConfig(NamedTuple):
     def about(self) -> dict[str, object]:
         """Plain values that say the same."""
         window = None if self.window is None else [float(bound) for bound in self.window]
-        found: dict[str, object] = {"normalise": list(self.kinds), "intensity_window": window}
+        found: dict[str, object] = {"normalize": list(self.kinds), "intensity_window": window}
         if "z_score" in self.kinds and self.within != VOLUME:  # else it is of all that there is
             found["z_score"] = self.within
         return found if self.mean_std is None else {**found, "intensity_mean_std": [float(v) for v in self.mean_std]}

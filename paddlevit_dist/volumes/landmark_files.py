@@ -97,7 +97,7 @@ def read(file: str) -> FileLandmarks:
         raise UserError(f"{file}: no landmark has a position; add one, or remove the volume from the folder")
     spaces = {"ras" if row.space == "lps" else row.space for row in rows}
     if len(spaces) > 1:
-        raise UserError(f"{file}: some landmarks are in voxels (IJK) and some in millimetres; save all as LPS")
+        raise UserError(f"{file}: some landmarks are in voxels (IJK) and some in millimeters; save all as LPS")
     return FileLandmarks(positions, spaces.pop())
 
 

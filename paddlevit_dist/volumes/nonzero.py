@@ -1,5 +1,5 @@
 """The part of a volume that is not zero, where around a head or a body all was set to 0: as nnU-Net crops to it, and
-normalises within it.
+normalizes within it.
 
 Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, and its ``cropping.py``, ``fingerprint_extractor.py``,
 ``default_experiment_planner.py`` and ``default_normalization_schemes.py``: volumes are cropped to the box around what
@@ -33,7 +33,7 @@ def nonzero_mask(channels: Sequence[np.ndarray]) -> np.ndarray:
         mask |= np.asarray(one) != 0
     if mask.all() or not mask.any():
         return np.ones_like(mask)
-    return library("scipy.ndimage", "VOLUMES.NORMALISE z_score").binary_fill_holes(mask)
+    return library("scipy.ndimage", "VOLUMES.NORMALIZE z_score").binary_fill_holes(mask)
 
 
 def compute_box(mask: np.ndarray) -> tuple[slice, ...]:
@@ -70,7 +70,7 @@ def settle(task: Any, dataset: Any, kinds: Sequence[str], is_training: bool) -> 
 
     Args:
         dataset: with ``stored(index)`` and, where it can, ``within``.
-        kinds: of VOLUMES.NORMALISE, one for each channel.
+        kinds: of VOLUMES.NORMALIZE, one for each channel.
     """
     if "z_score" not in kinds or dataset.within is None:
         task.within = VOLUME
@@ -102,7 +102,7 @@ def _of_weights(config: VolumeSettings, is_training: bool) -> str | None:
     source = model.RESUME if is_training or model.PRETRAINED is None else evaluated_weights(model.PRETRAINED)
     found = None if source is None else resolve(source, Path(config.SAVE) / "checkpoints", lambda line: None)
     known = None if found is None else (read_about(str(found)) or {}).get("input")
-    return recorded(known) if known and "z_score" in known.get("normalise", ()) else None
+    return recorded(known) if known and "z_score" in known.get("normalize", ()) else None
 
 
 _SAID = {

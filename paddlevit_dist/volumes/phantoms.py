@@ -29,7 +29,7 @@ _ORGAN_OF = {_AIR: 0, _FAT: 1, _TISSUE: 1, _BONE: 2, _BRAIN: 3, _EYE: _EYES}
 
 
 class _PhantomPart(NamedTuple):
-    """An ellipsoid: centre and radii in millimetres (x, y, z) of the head's own frame (right, front, up), of which
+    """An ellipsoid: center and radii in millimeters (x, y, z) of the head's own frame (right, front, up), of which
     organ that is, if its intensity does not say it."""
 
     center: tuple[float, float, float]
@@ -39,7 +39,7 @@ class _PhantomPart(NamedTuple):
 
 
 class PhantomVolume(NamedTuple):
-    """``world`` is float64 (landmarks, 3), millimetres x, y, z; NaN where the landmark is unmarked."""
+    """``world`` is float64 (landmarks, 3), millimeters x, y, z; NaN where the landmark is unmarked."""
 
     voxels: np.ndarray
     geometry: VolumeGeometry
@@ -87,7 +87,7 @@ def seeded(split: str, index: int) -> np.random.Generator:
 
 def draw_head(generator: np.random.Generator) -> PhantomHead:
     """A head in a pose of its own: turned up to 12 degrees about each axis, shifted up to 8 mm, 10 % larger or smaller,
-    each part displaced by itself by about a millimetre, with noise; drawn in an order that decides every phantom."""
+    each part displaced by itself by about a millimeter, with noise; drawn in an order that decides every phantom."""
     parts, landmarks = _anatomy(generator)
     pose = rotation(np.deg2rad(generator.uniform(-12, 12, 3))) * generator.uniform(0.9, 1.1)
     shift = generator.uniform(-8, 8, 3)

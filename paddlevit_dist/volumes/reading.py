@@ -49,7 +49,7 @@ _NO_NRRD_PLACE = (
     "no orientation in the header (no line 'space:'): laid as LPS, x to the left, y to the back, z upwards; check left "
     "and right"
 )
-_NIFTI_UNITS = {1: ("metres", 1000.0), 3: ("microns", 0.001)}  # code in xyzt_units; 2 is mm, 0 is unknown
+_NIFTI_UNITS = {1: ("meters", 1000.0), 3: ("microns", 0.001)}  # code in xyzt_units; 2 is mm, 0 is unknown
 
 
 class VolumeHeader(NamedTuple):
@@ -69,7 +69,7 @@ class VolumeHeader(NamedTuple):
 
 class _OpenedVolume(NamedTuple):
     shape: tuple[int, ...]  # in the order z, y, x; more than three for a series
-    affine: np.ndarray  # to millimetres in the convention
+    affine: np.ndarray  # to millimeters in the convention
     convention: str
     load: Callable[[], np.ndarray]
     remarks: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, Vo
     header = _header(file, opened, max_voxels)
     array = _understood(file, opened.load).reshape(header.geometry.shape)
     if array.dtype.kind not in "uifb":
-        raise UserError(f"{file}: voxels are {array.dtype}, expected real numbers; convert colours to intensities")
+        raise UserError(f"{file}: voxels are {array.dtype}, expected real numbers; convert colors to intensities")
     if array.dtype.kind == "f":
         bad = int(array.size - np.isfinite(array).sum())
         if bad:
@@ -139,7 +139,7 @@ def _require_same_place(first: str, one: VolumeGeometry, second: str, other: Vol
 
 
 def _farthest_apart(one: VolumeGeometry, other: VolumeGeometry) -> float:
-    """Millimetres along an axis of the world between the places of a corner in two arrays of one shape."""
+    """Millimeters along an axis of the world between the places of a corner in two arrays of one shape."""
     corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
     return float(np.abs(one.world(corners) - other.world(corners)).max())
 
@@ -262,7 +262,7 @@ def _open_nifti(file: str) -> _OpenedVolume:
     if unit in _NIFTI_UNITS:
         name, factor = _NIFTI_UNITS[unit]
         affine = np.diag([factor] * 3 + [1.0]) @ affine
-        remarks.append(f"lengths in the header are in {name} (xyzt_units): converted to millimetres")
+        remarks.append(f"lengths in the header are in {name} (xyzt_units): converted to millimeters")
     elif unit not in (0, 2):
         raise UserError(f"{file}: xyzt_units names the unknown unit of length {unit}; write 2 (mm) into the header")
     return _OpenedVolume(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
@@ -400,7 +400,7 @@ SUFFIXES = tuple(_READERS)  # of files that are volumes
 
 
 def common_spacing(headers: dict[str, VolumeHeader], wanted: Sequence[float] | None) -> np.ndarray:
-    """Millimetres (depth, height, width) at which volumes are read: ``wanted``, or else the spacing that all have.
+    """Millimeters (depth, height, width) at which volumes are read: ``wanted``, or else the spacing that all have.
 
     Raises:
         UserError: theirs differ.
@@ -413,12 +413,12 @@ def common_spacing(headers: dict[str, VolumeHeader], wanted: Sequence[float] | N
     for file, spacing in found.items():
         if not np.allclose(spacing, reference, rtol=1e-3):
             raise UserError(
-                f"{file}: the voxel spacing is {_millimetres(spacing)} but that of {os.path.basename(first)} is "
-                f"{_millimetres(reference)} (depth, height, width); resample all to one, such as the median, with "
+                f"{file}: the voxel spacing is {_millimeters(spacing)} but that of {os.path.basename(first)} is "
+                f"{_millimeters(reference)} (depth, height, width); resample all to one, such as the median, with "
                 f"VOLUMES.SPACING_MM [{','.join(f'{length:.3g}' for length in middle)}]"
             )
     return reference
 
 
-def _millimetres(spacing: np.ndarray) -> str:
+def _millimeters(spacing: np.ndarray) -> str:
     return " x ".join(f"{length:.4g}" for length in spacing) + " mm"

@@ -43,7 +43,7 @@ NOT_VARIED = AugmentationConfig()
 
 
 class CropMap(NamedTuple):
-    """Affine map of crop voxels to volume voxels: ``centre + matrix @ (voxel - (size - 1) / 2)``; order z, y, x."""
+    """Affine map of crop voxels to volume voxels: ``center + matrix @ (voxel - (size - 1) / 2)``; order z, y, x."""
 
     center: np.ndarray  # (3,)
     matrix: np.ndarray  # (3, 3)
@@ -108,7 +108,7 @@ class VolumeSamples(TransformedDataset):
         Returns:
             ``volume`` float32 (1, depth, height, width), intensities mostly 0 to 1; ``points`` float32 (landmarks, 3),
             voxel positions z, y, x in it, NaN where missing; for a whole volume also ``affine`` float64 (4, 4), from
-            voxels x, y, z to millimetres, and ``index``.
+            voxels x, y, z to millimeters, and ``index``.
         """
         decoded, points = self.dataset.read(index)
         infinite = np.isinf(points).any(axis=-1)
@@ -151,14 +151,14 @@ class VolumeSamples(TransformedDataset):
 
 
 def draw_matrix(wanted: AugmentationConfig, spacing: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """A rotation and a scale in millimetres as a matrix of voxels, float64 (3, 3); order z, y, x."""
+    """A rotation and a scale in millimeters as a matrix of voxels, float64 (3, 3); order z, y, x."""
     angles = np.deg2rad(generator.uniform(-1, 1, 3) * wanted.rotation_degrees)
     scale = 1.0 + generator.uniform(-1, 1) * wanted.scale
     return rotation(angles) * scale * spacing / spacing[:, None]
 
 
 def center_range(shape: Sequence[int], size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest centre with which a crop does not stick out, if the volume is large enough; else the volume's
+    """Least and largest center with which a crop does not stick out, if the volume is large enough; else the volume's
     middle is between them."""
     low, high = (size - 1) / 2, np.array(shape) - 1 - (size - 1) / 2
     middle = (np.array(shape) - 1) / 2
@@ -166,7 +166,7 @@ def center_range(shape: Sequence[int], size: np.ndarray) -> tuple[np.ndarray, np
 
 
 def on_grid(center: np.ndarray, size: Sequence[int]) -> np.ndarray:
-    """The centre moved so that a crop's voxels are the volume's, and nothing is interpolated."""
+    """The center moved so that a crop's voxels are the volume's, and nothing is interpolated."""
     half = (np.array(size) - 1) / 2
     return np.floor(center) + (half - np.floor(half))
 

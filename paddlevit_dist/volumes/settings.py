@@ -25,7 +25,7 @@ class VolumeSection(Section):
     MAX_VOXELS: int = key(
         MAX_VOXELS, "a volume with more voxels, as it is stored or at SPACING_MM, ends the run", AT_LEAST_1
     )
-    NORMALISE: list[Literal["percentiles", "ct", "z_score", "none"]] = key(
+    NORMALIZE: list[Literal["percentiles", "ct", "z_score", "none"]] = key(
         ["percentiles"],
         "how intensities become the network's, one word for all channels or one for each: percentiles (0.5 and 99.5 of "
         "each volume, or INTENSITY_WINDOW, become 0 and 1), ct (cut off at INTENSITY_WINDOW, then INTENSITY_MEAN_STD "
@@ -34,12 +34,12 @@ class VolumeSection(Section):
     )
     INTENSITY_WINDOW: Pair[float] | None = key(
         None,
-        "NORMALISE percentiles: intensities that become 0 and 1; None: percentiles 0.5 and 99.5 of each volume. "
-        "NORMALISE ct: the smallest and the largest intensity",
+        "NORMALIZE percentiles: intensities that become 0 and 1; None: percentiles 0.5 and 99.5 of each volume. "
+        "NORMALIZE ct: the smallest and the largest intensity",
     )
     INTENSITY_MEAN_STD: Pair[float] | None = key(
         None,
-        "NORMALISE ct: intensities' mean and deviation within the labels of the training volumes; None: middle and "
+        "NORMALIZE ct: intensities' mean and deviation within the labels of the training volumes; None: middle and "
         "half width of INTENSITY_WINDOW",
     )
     ROTATION_DEGREES: float = key(0.0, "training: largest rotation about each axis", AT_LEAST_0)
@@ -58,7 +58,7 @@ class VolumeSection(Section):
     )
     UNET_WIDTH: int = key(16, "channels of the first level; each further one has twice as many", AT_LEAST_1)
     UNET_DEPTH: int = key(3, "levels below the first, each of half the resolution", AT_LEAST_1)
-    UNET_NORM: Literal["batch", "instance"] = key("batch", "normalisation of the network")
+    UNET_NORM: Literal["batch", "instance"] = key("batch", "normalization of the network")
     UNET_ACTIVATION: Literal["relu", "leaky_relu"] = key(
         "relu", "activation of the network; leaky_relu has a slope of 0.01 below 0"
     )
@@ -73,11 +73,11 @@ class LandmarkVolumes(VolumeSection):
         None, "names of the landmarks, in the order of the model's outputs; None: all that the files name, sorted"
     )
     LANDMARK_UNITS: Literal["mm", "voxel"] = key(
-        "mm", "CSV and JSON files of landmarks: world millimetres, or voxel indices x, y, z of the stored array"
+        "mm", "CSV and JSON files of landmarks: world millimeters, or voxel indices x, y, z of the stored array"
     )
-    WORLD: Literal["file", "ras", "lps"] = key(
+    COORDINATE_SYSTEM: Literal["file", "ras", "lps"] = key(
         "file",
-        "how CSV and JSON files of landmarks, and predictions, count millimetres: as the volume's format does (NIfTI "
+        "how CSV and JSON files of landmarks, and predictions, count millimeters: as the volume's format does (NIfTI "
         "and NumPy ras; MetaImage, NRRD and DICOM lps), or always one of them; Slicer's files say it themselves",
     )
     FLIP: float = key(0.0, "training: probability of exchanging left and right", SHARE)
@@ -91,7 +91,7 @@ class LandmarkVolumes(VolumeSection):
     LOSS: Literal["mse", "focal"] = key("mse", "weighted squared error, or the focal loss of CornerNet")
     PEAK_WEIGHT: float = key(10.0, "LOSS mse: weight of a voxel is 1 + this x heatmap", AT_LEAST_0)
     DECODING: Literal["quadratic", "soft_argmax"] = key(
-        "quadratic", "position from a parabola through the peak's neighbours, or their weighted mean"
+        "quadratic", "position from a parabola through the peak's neighbors, or their weighted mean"
     )
 
 
@@ -118,8 +118,8 @@ def _split_names(words: str) -> tuple[str, ...]:
 
 
 def _find_unused_of_all(given: ConfigView[VolumeSettings]) -> Iterator[IgnoredKeys]:
-    if "ct" not in given.values.VOLUMES.NORMALISE:
-        yield IgnoredKeys(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALISE", "it is for ct, and {}")
+    if "ct" not in given.values.VOLUMES.NORMALIZE:
+        yield IgnoredKeys(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALIZE", "it is for ct, and {}")
 
 
 VOLUMES = KeyTable(

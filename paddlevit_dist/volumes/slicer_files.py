@@ -117,7 +117,7 @@ def _space(where: str, value: Any) -> str:
 
 
 def fcsv_text(points: Sequence[LandmarkPoint], convention: str) -> str:
-    """Content of an .fcsv file, in millimetres of a convention ("ras" or "lps")."""
+    """Content of an .fcsv file, in millimeters of a convention ("ras" or "lps")."""
     text = io.StringIO(newline="")
     header = ["# Markups fiducial file version = 4.13", f"# CoordinateSystem = {convention.upper()}"]
     text.write("\n".join([*header, f"# columns = {COLUMNS}"]) + "\n")
@@ -128,7 +128,7 @@ def fcsv_text(points: Sequence[LandmarkPoint], convention: str) -> str:
 
 
 def markups_text(points: Sequence[LandmarkPoint], convention: str) -> str:
-    """Content of a .mrk.json file, in millimetres of a convention ("ras" or "lps")."""
+    """Content of a .mrk.json file, in millimeters of a convention ("ras" or "lps")."""
     controls = [
         {
             "id": str(number),

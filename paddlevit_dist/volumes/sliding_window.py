@@ -25,7 +25,7 @@ def predict(
         volume: (channels, depth, height, width), at least one voxel each way; a volume smaller than a window is
             zero-padded.
         window: (depth, height, width).
-        overlap: fraction of a window that its neighbour also covers, below 1.
+        overlap: fraction of a window that its neighbor also covers, below 1.
         weights: "linear", or "gaussian" with a deviation of an eighth of the window.
     Returns:
         (maps, depth, height, width).
@@ -65,7 +65,7 @@ def window_starts(length: int, window: int, overlap: float) -> list[int]:
 
 
 def line_weights(length: int, kind: str) -> np.ndarray:
-    """float32 (length,): weights along one axis, which fall from the centre of a window, where they are 1, to its ends,
+    """float32 (length,): weights along one axis, which fall from the center of a window, where they are 1, to its ends,
     where they are small but not 0.
 
     "gaussian" is that of F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, whose deviation is an eighth of the

@@ -44,7 +44,7 @@ class DecodedStore:
 
     Args:
         folder: created if needed.
-        spacing: millimetres (depth, height, width) to resample to, or None.
+        spacing: millimeters (depth, height, width) to resample to, or None.
         max_voxels: of a volume, as it is stored and as it is resampled.
     """
 
@@ -114,7 +114,7 @@ def read_decoded(
 
     Args:
         within: what its moments are of, see ``nonzero``: VOLUME, all voxels as they are resampled; BOX, those in the
-            box, as they are stored; MASK, those that are not zero: these are normalised already, and the moments 0, 1.
+            box, as they are stored; MASK, those that are not zero: these are normalized already, and the moments 0, 1.
         channels: the files of all channels, whose voxels decide what is not zero; all are turned as the first one.
     """
     first = next(iter(channels), file)
@@ -142,7 +142,7 @@ def read_upright(
     """The classes in a file (depth, height, width) along the world's axes, contiguous, and their affine (4, 4).
 
     Args:
-        spacing_mm: millimetres (depth, height, width) to resample to, or None.
+        spacing_mm: millimeters (depth, height, width) to resample to, or None.
         max_voxels: as it is stored and as it is resampled.
         classes_of: makes classes of the file's numbers.
         first: see ``read_stored``.

@@ -20,7 +20,7 @@ _ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "leaky_relu": F.leaky_rel
 
 
 class UNetBlock(nn.Layer):
-    """Two 3 x 3 x 3 convolutions with normalisation and a residual shortcut."""
+    """Two 3 x 3 x 3 convolutions with normalization and a residual shortcut."""
 
     def __init__(self, channels: int, norm: str, activation: str) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class UNetLevel(nn.Layer):
 
 
 class ResolutionChange(nn.Layer):
-    """A convolution with normalisation that halves (stride 2) or keeps the resolution."""
+    """A convolution with normalization that halves (stride 2) or keeps the resolution."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, norm: str) -> None:
         super().__init__()

@@ -95,7 +95,7 @@ def test_images_are_normalized_in_float32_and_losses_are_float32(seen, level):
     for network in ("vit", "swin", "convnext", "resnet", "frozen", "pvt"):
         images, logits = seen[level][network]["results"]
         assert (images, logits) == ("float32", "float16")
-        assert seen[level][network]["float32"]["batch_norm"] == 1  # the normaliser
+        assert seen[level][network]["float32"]["batch_norm"] == 1  # the normalizer
     for network in ("segformer", "upernet"):  # their task makes logits float32 before it enlarges them
         assert set(seen[level][network]["results"]) == {"float16"}
     for network in ("detr", "rtdetr", "dfine", "mask_rcnn", "landmarks"):

@@ -14,7 +14,7 @@ from paddlevit_dist.images.run_lengths import compress_runs
 
 
 def evaluated(dataset: dict, results: list[dict], kind: str = "bbox", **params: Any) -> Any:
-    """What pycocotools makes of them, accumulated and summarised; ids from 1, as it takes 0 for nothing found."""
+    """What pycocotools makes of them, accumulated and summarized; ids from 1, as it takes 0 for nothing found."""
     from pycocotools.coco import COCO  # only here: what is compared with stored numbers needs no pycocotools
     from pycocotools.cocoeval import COCOeval
 

@@ -46,7 +46,7 @@ UNKNOWN = {
         "report run": "no command 'report'",
         "train REPORT false": "command line: REPORT (False) is not a known key",
     },
-    "leakage": {"train -without_leaks": "-without_leaks is not a known flag"},
+    "leakage": {"train -exclude_leaked": "-exclude_leaked is not a known flag"},
     "compare": {
         "compare run run": "no command 'compare'",
         "train -per_sample=a.csv": "-per_sample is not a known flag",

@@ -32,7 +32,7 @@ IMAGES = len(OBJECTS)
 
 
 class Shifted(paddle.nn.Layer):
-    """Outputs that are given, each with a shift that is learnt, except the references, which learn nothing."""
+    """Outputs that are given, each with a shift that is learned, except the references, which learn nothing."""
 
     def __init__(self, arrays):
         super().__init__()
@@ -108,7 +108,7 @@ def sample(task, number: int) -> DetectionSample:
     return DetectionSample(number, True, image, (48, 48), corners, labels, None, noise)
 
 
-SIZES = ["DATA.SQUARE", "True", "DATA.SHORTEST_SIDES", "[48]", "DATA.BATCH_SIDES", "[64, 80, 96, 112]"]
+SIZES = ["DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[48]", "DATA.BATCH_SIDES", "[64, 80, 96, 112]"]
 
 
 def update_of_the_network(name: str) -> dict:

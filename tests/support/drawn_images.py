@@ -1,4 +1,4 @@
-"""Drawn shapes as class folders: a colour, a place, a size and an angle at random, on a noisy ground.
+"""Drawn shapes as class folders: a color, a place, a size and an angle at random, on a noisy ground.
 
 The same program, seed and names give the same images everywhere.
 """

@@ -9,7 +9,7 @@ UTM = (500000.123, 5400000.456, 312.5)
 
 
 def room(points=4000, seed=0):
-    """float32 (points, 3) on the floor and two walls of a room with a corner at the origin, and colours."""
+    """float32 (points, 3) on the floor and two walls of a room with a corner at the origin, and colors."""
     generator = np.random.default_rng(seed)
     xyz = generator.uniform(0, (5.0, 4.0, 2.5), (points, 3))
     xyz[np.arange(points), np.arange(points) % 3] = 0.0

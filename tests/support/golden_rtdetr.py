@@ -175,7 +175,7 @@ def make_network(model: str, dtype: str) -> RtDetr:
 
 
 def make_images(model: str, dtype: str, batch: int = 0) -> paddle.Tensor:
-    """Images, already normalised, of one size."""
+    """Images, already normalized, of one size."""
     images = [noisy_image(GOLDEN["seed"], *own) for own in MODELS[model]["batches"][batch]["pictures"]]
     return paddle.to_tensor(np.stack(images).astype(dtype))
 
@@ -264,7 +264,7 @@ def require_detections(model: str, batch: int) -> None:
         scores = stored()[f"{place}/post_scores"][image]
         np.testing.assert_allclose(found.scores, scores, rtol=0, atol=1e-6)
         gaps = np.abs(np.diff(scores)) > 1e-5
-        clear = np.concatenate([[True], gaps]) & np.concatenate([gaps, [False]])  # the last has an unknown neighbour
+        clear = np.concatenate([[True], gaps]) & np.concatenate([gaps, [False]])  # the last has an unknown neighbor
         np.testing.assert_array_equal(found.labels[clear], stored()[f"{place}/post_labels"][image][clear])
         boxes = stored()[f"{place}/post_boxes"][image][clear]
         np.testing.assert_allclose(found.boxes[clear], boxes, rtol=1e-5, atol=1e-3)

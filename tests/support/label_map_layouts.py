@@ -168,7 +168,7 @@ def labelme(root):
     photo(root / "a.jpg")
     content = {"version": "5.5", "shapes": shapes, "imagePath": "a.jpg", "imageData": None}
     (root / "a.json").write_text(json.dumps({**content, "imageHeight": SIZE[0], "imageWidth": SIZE[1]}))
-    photo(root / "unlabelled.jpg")
+    photo(root / "unlabeled.jpg")
     truth = box_map(2)
     truth[2, 3] = truth[3, 4] = 1
     return {("train", "a"): truth}

@@ -1,4 +1,4 @@
-"""Images with much to recognise, and what people do to copies of them."""
+"""Images with much to recognize, and what people do to copies of them."""
 
 import io
 from collections.abc import Callable, Iterator

@@ -63,7 +63,7 @@ def pointcept(root, splits=("train", "val"), points=70, seed=0, label="segment20
 
 
 def las(path, points=90, seed=0, point_format=7, version="1.4", origin=(500_000.0, 5_400_000.0, 300.0), **fields):
-    """Points in UTM coordinates, with colours of 16 bits and classes 0 to 4; returns what was written."""
+    """Points in UTM coordinates, with colors of 16 bits and classes 0 to 4; returns what was written."""
     import laspy
 
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Normalized(paddle.nn.Layer):
-    """A linear classifier behind a batch normalisation, with running statistics and a counter."""
+    """A linear classifier behind a batch normalization, with running statistics and a counter."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -90,7 +90,7 @@ def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
         given = settings.load([f"-cfg={recipe}"]).values
         words = [*smaller.get(given.MODEL.TYPE, [])]
         if given.DATA.BATCH_SIDES:
-            words += ["DATA.BATCH_SIDES", "[96]", "DATA.PLAIN_EPOCHS", "0"]
+            words += ["DATA.BATCH_SIDES", "[96]", "DATA.NO_AUGMENT_EPOCHS", "0"]
         results[Path(recipe).stem] = run(recipe, output, [*data, *words])
     return results
 

@@ -196,8 +196,8 @@ def of_mmsegmentations_swin(model):
 
 
 def _channel_by_channel(value):
-    """Columns from the authors' order, upper left, lower left, upper right and lower right neighbour with all their
-    channels each, to ``torch.nn.Unfold``'s: of each channel the neighbours row by row."""
+    """Columns from the authors' order, upper left, lower left, upper right and lower right neighbor with all their
+    channels each, to ``torch.nn.Unfold``'s: of each channel the neighbors row by row."""
     channels = value.shape[-1] // 4
     result = np.empty_like(value)
     for channel in range(channels):

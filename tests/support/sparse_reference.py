@@ -21,7 +21,7 @@ def coarse(coordinates: np.ndarray, stride: int) -> np.ndarray:
 
 
 def offsets(kernel_size: int, dimension: int) -> list[tuple[int, ...]]:
-    """First axis fastest; odd kernels centred, even ones forward."""
+    """First axis fastest; odd kernels centered, even ones forward."""
     steps = [step - kernel_size // 2 if kernel_size % 2 else step for step in range(kernel_size)]
     return [tuple(reversed(offset)) for offset in itertools.product(steps, repeat=dimension)]
 

@@ -104,7 +104,7 @@ def write_landmarks(path: Path, positions: dict[str, Any]) -> Path:
 
 
 def world(voxel_xyz: Any, affine: np.ndarray = AFFINE) -> list:
-    """Millimetres of a voxel x, y, z."""
+    """Millimeters of a voxel x, y, z."""
     return (affine @ [*voxel_xyz, 1.0])[:3].tolist()
 
 

@@ -17,7 +17,7 @@ from paddlevit_dist.tasks.task import make_task
 
 
 class Squares(ImageDataset):
-    """Images of one grey value each."""
+    """Images of one gray value each."""
 
     num_classes = 3
 

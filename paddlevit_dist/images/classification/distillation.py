@@ -52,7 +52,7 @@ class TeacherModel:
 
     @paddle.no_grad()
     def __call__(self, images: paddle.Tensor) -> paddle.Tensor:
-        """Logits float32 (batch, classes) of the images that the student sees, normalised and mixed."""
+        """Logits float32 (batch, classes) of the images that the student sees, normalized and mixed."""
         logits = self.model(images).astype("float32")
         if logits.shape[-1] != self.num_classes:
             raise UserError(

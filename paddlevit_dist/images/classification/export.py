@@ -36,7 +36,7 @@ def export_parts(data: ClassificationDataSection, kind: str, num_classes: int | 
         steps["resize_shorter_side"] = shorter
         steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
     if shorter is not None:
-        steps["centre_crop"] = [size, size]
+        steps["center_crop"] = [size, size]
         steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
     how = data.INTERPOLATION
     steps.update(interpolation=f"{how}, as PIL's {how.upper()}", divide_by=255)

@@ -34,7 +34,7 @@ def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None
     CaiT the class token, which joins in the last blocks and reads the patches of all those before.
 
     Args:
-        images: normalised, (batch, channels, height, width).
+        images: normalized, (batch, channels, height, width).
     Returns:
         None for a model without global attention, or whose attention cannot be seen.
     """

@@ -1,8 +1,8 @@
-"""Probes: how good the features of a frozen classifier are, by linear layers or by nearest neighbours on them.
+"""Probes: how good the features of a frozen classifier are, by linear layers or by nearest neighbors on them.
 
 Features are computed once, of images as an evaluation sees them, and kept in a memory-mapped file; an image that is
 read twice would give the same. Sources: M. Oquab et al., DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many
-learning rates at once); M. Caron et al., DINO, arXiv 2104.14294, appendix F.1 (votes of neighbours).
+learning rates at once); M. Caron et al., DINO, arXiv 2104.14294, appendix F.1 (votes of neighbors).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ from .task import Classification
 
 _BACKBONE = "backbone."
 _BANK_ROWS = 1 << 16  # that are compared with a batch at a time: 64 x 65,536 similarities are 16 MiB
-_NO_CLASSIFIER = "a probe measures features, and is no classifier: train one, as finetune_pictures does"
+_NO_CLASSIFIER = "a probe measures features, and is no classifier: train one, as finetune_folder does"
 _LEAST_VOTE = 1e-7  # share of a class without a vote, whose loss would be infinite
 
 
@@ -215,13 +215,13 @@ class ProbeTask(Classification):
 
 
 class LinearProbe(ProbeTask):
-    """A linear layer for each learning rate; that with the best score counts, or that of PROBE.RATE."""
+    """A linear layer for each learning rate; that with the best score counts, or that of PROBE.LEARNING_RATE."""
 
     def __init__(self, config: ProbeSettings) -> None:
         super().__init__(config)
-        self._rates = list(config.PROBE.RATES)
+        self._rates = list(config.PROBE.LEARNING_RATES)
         self.num_heads = len(self._rates)
-        self._chosen = None if config.PROBE.RATE is None else self._rates.index(config.PROBE.RATE)
+        self._chosen = None if config.PROBE.LEARNING_RATE is None else self._rates.index(config.PROBE.LEARNING_RATE)
 
     def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:
         decays = {"weight": self.config.TRAIN.WEIGHT_DECAY, "bias": 0.0}
@@ -252,7 +252,7 @@ class LinearProbe(ProbeTask):
 
 class KnnProbe(ProbeTask):
     """Votes of the most similar training images, by cosine and weighted with exp(similarity / temperature); the first
-    of PROBE.NEIGHBOURS counts."""
+    of PROBE.KNN_K counts."""
 
     def __init__(self, config: ProbeSettings) -> None:
         super().__init__(config)
@@ -263,13 +263,11 @@ class KnnProbe(ProbeTask):
 
     def build_dataset(self, split: str, cache_folder: Path) -> FeatureSamples:
         if split == "train":
-            raise UserError("-split=train: each image would be its own nearest neighbour; take another split")
+            raise UserError("-split=train: each image would be its own nearest neighbor; take another split")
         self._bank_samples = super().build_dataset("train", cache_folder)
-        most = max(self.config.PROBE.NEIGHBOURS)
+        most = max(self.config.PROBE.KNN_K)
         if most > len(self._bank_samples):
-            raise UserError(
-                f"PROBE.NEIGHBOURS {most}: there are only {len(self._bank_samples):,} training images; lower it"
-            )
+            raise UserError(f"PROBE.KNN_K {most}: there are only {len(self._bank_samples):,} training images; lower it")
         samples = super().build_dataset(split, cache_folder)
         samples.notices = list(dict.fromkeys([*self._bank_samples.notices, *samples.notices]))
         return samples
@@ -289,10 +287,10 @@ class KnnProbe(ProbeTask):
         self._bank = F.normalize(features, axis=-1), to_device(np.asarray(bank.dataset.labels, np.int64))
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """Logarithms of the classes' shares of the votes, (neighbours, batch, classes)."""
+        """Logarithms of the classes' shares of the votes, (neighbors, batch, classes)."""
         assert self._bank is not None
         bank, labels = self._bank
-        numbers, own = self.config.PROBE.NEIGHBOURS, F.normalize(batch["features"], axis=-1)
+        numbers, own = self.config.PROBE.KNN_K, F.normalize(batch["features"], axis=-1)
         similarity, place = nearest(own, bank, max(numbers))  # (batch, most)
         similarity = similarity - similarity[:, :1]  # changes no share, and no exponential is too large
         votes = paddle.exp(similarity / self.config.PROBE.TEMPERATURE).unsqueeze(-1)
@@ -301,8 +299,8 @@ class KnnProbe(ProbeTask):
         return paddle.log((sums / sums.sum(axis=-1, keepdim=True)).clip(min=_LEAST_VOTE))
 
     def build_metrics(self) -> ProbeMetrics:
-        names = [str(number) for number in self.config.PROBE.NEIGHBOURS]
-        return ProbeMetrics(self.num_classes, self.evaluated_classes, "neighbours", names, 0)
+        names = [str(number) for number in self.config.PROBE.KNN_K]
+        return ProbeMetrics(self.num_classes, self.evaluated_classes, "neighbors", names, 0)
 
 
 def nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:

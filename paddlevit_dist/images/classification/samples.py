@@ -89,7 +89,7 @@ class ClassificationInput(NamedTuple):
     largest: int
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> tuple[np.ndarray, int]:
-        """As a labelled sample, with a label that nobody looks at.
+        """As a labeled sample, with a label that nobody looks at.
 
         Raises:
             BadSample: it would be too large.

@@ -36,7 +36,7 @@ _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # 
 class ClassificationDataSection(settings.ImageDataSection):
     # Of these and the next ones the defaults are what the weights expect, where that is known (``expected_input``).
     IMAGE_SIZE: int = key(224, "height and width in pixels that the model sees", Range(low=1, high=10_000))
-    IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for colour, 1 for grey")
+    IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for color, 1 for gray")
     CROP_PCT: float = key(0.875, "evaluation: share of the resized image that is kept", SHARE_ABOVE_0)
     INTERPOLATION: Literal["bicubic", "bilinear"] = key(
         "bicubic", "evaluation: how images are resized; torchvision's own weights expect bilinear"
@@ -71,12 +71,12 @@ class ClassificationTrainSection(every_run.TrainSection):
     RAND_AUGMENT_MAGNITUDE: int = key(9, "RAND_AUGMENT true: strength", Range(low=0, high=10))
     AUTO_AUGMENT: bool | str = key(False, "without RAND_AUGMENT: true (original), originalr, v0, v0r or 3a")
     COLOR_JITTER: float = key(0.0, "without RAND_AUGMENT and AUTO_AUGMENT, or with 3a: range", AT_LEAST_0)
-    GRAYSCALE_PROB: float = key(0.0, "probability of a grey image", SHARE)
+    GRAYSCALE_PROB: float = key(0.0, "probability of a gray image", SHARE)
     GAUSSIAN_BLUR_PROB: float = key(0.0, "probability of a blur of 0.1 to 2 pixels", SHARE)
     SOLARIZE_PROB: float = key(0.0, "probability of inverting all values from 128 on", SHARE)
     RANDOM_ERASE_PROB: float = key(0.0, "probability of erasing boxes of an image", SHARE)
     RANDOM_ERASE_MODE: Literal["const", "rand", "pixel"] = key(
-        "pixel", "boxes become the mean (const), a random colour (rand) or noise (pixel)"
+        "pixel", "boxes become the mean (const), a random color (rand) or noise (pixel)"
     )
     RANDOM_ERASE_COUNT: int = key(1, "most boxes of an image", AT_LEAST_1)
     MIXUP_ALPHA: float = key(0.0, "mixup: of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0)
@@ -98,16 +98,16 @@ class ClassificationSettings(settings.ImageSettings):
 
 class ProbeKeys(Section):
     # DINOv2's, for a batch of 256.
-    RATES: list[float] = key(
+    LEARNING_RATES: list[float] = key(
         [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1],
         "linear probe: a layer for each, factors of TRAIN.BASE_LR",
         ABOVE_0,
     )
-    RATE: float | None = key(
-        None, "linear probe: the one of RATES that is evaluated; None: the best on what is evaluated", ABOVE_0
+    LEARNING_RATE: float | None = key(
+        None, "linear probe: the one of LEARNING_RATES that is evaluated; None: the best on what is evaluated", ABOVE_0
     )
-    NEIGHBOURS: list[int] = key([20, 10], "nearest neighbours: numbers that vote; the first is the score", AT_LEAST_1)
-    TEMPERATURE: float = key(0.07, "nearest neighbours: votes weigh exp(similarity / temperature)", ABOVE_0)
+    KNN_K: list[int] = key([20, 10], "nearest neighbors: numbers that vote; the first is the score", AT_LEAST_1)
+    TEMPERATURE: float = key(0.07, "nearest neighbors: votes weigh exp(similarity / temperature)", ABOVE_0)
 
 
 class ProbeSettings(ClassificationSettings):
@@ -226,16 +226,16 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
 
 def _check_probe(given: ConfigView[ProbeSettings]) -> list[str]:
     probe = given.values.PROBE
-    for name in ("RATES", "NEIGHBOURS"):
+    for name in ("LEARNING_RATES", "KNN_K"):
         if not probe[name] or len(set(probe[name])) < len(probe[name]):
             raise UserError(f"{given[f'PROBE.{name}']}: expected each one once, and one at least")
-    if probe.RATE is not None and probe.RATE not in probe.RATES:
-        raise UserError(f"{given['PROBE.RATE']}: expected one of {given['PROBE.RATES']}")
+    if probe.LEARNING_RATE is not None and probe.LEARNING_RATE not in probe.LEARNING_RATES:
+        raise UserError(f"{given['PROBE.LEARNING_RATE']}: expected one of {given['PROBE.LEARNING_RATES']}")
     return []
 
 
 def _find_unused_of_probe(given: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
-    names = (*TABLE.of_training() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_BAD_SAMPLE")
+    names = (*TABLE.of_training() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE")
     yield IgnoredKeys(
         tuple(sorted(names)), "TASK", "features are computed once, of images as an evaluation sees them: {}"
     )
@@ -243,7 +243,7 @@ def _find_unused_of_probe(given: ConfigView[ProbeSettings]) -> Iterator[IgnoredK
 
 PROBE_TABLE = KeyTable(
     keys=rows(ProbeSettings),
-    effects={"network": ("PROBE.RATES",), "score": ("PROBE.",)},
+    effects={"network": ("PROBE.LEARNING_RATES",), "score": ("PROBE.",)},
     resolve_defaults=_complete_probe,
     check=_check_probe,
     find_ignored=_find_unused_of_probe,

@@ -90,7 +90,7 @@ class Classification(ClassifierTask):
         self.teacher = None
         self._crops: TrainingTransform | None = None  # of training images
         self._inspection: SplitInspection | None = SplitInspection(
-            config.EVAL, data.ON_BAD_SAMPLE == "skip", data.ALLOW_LEFT_OUT
+            config.EVAL, data.ON_INVALID_SAMPLE == "skip", data.ALLOW_SKIPPED_FILES
         )
         train = config.TRAIN
         self.mixing = build_mixing(train)
@@ -180,7 +180,7 @@ class Classification(ClassifierTask):
             samples.notices += map(one_line, format_imbalance(labels, samples.class_names, is_corrected))
         if data.DECODER == "fast":
             self._use_fast_decoder(samples)
-        if data.ON_BAD_SAMPLE == "skip":
+        if data.ON_INVALID_SAMPLE == "skip":
             samples.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
         elif samples.dataset.reads_parts and isinstance(samples.transform, TrainingTransform):
             # An image that cannot be decoded would be found too late to be replaced.
@@ -310,7 +310,7 @@ class Classification(ClassifierTask):
     def training_images(
         self, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> tuple[paddle.Tensor, MixParameters | None]:
-        """The model's input, normalised, erased and mixed, and how it was mixed."""
+        """The model's input, normalized, erased and mixed, and how it was mixed."""
         images = self.normalizer(batch["images"])
         if self.erasing is not None:
             images = self.erasing.fill(images, batch)

@@ -12,7 +12,7 @@
 - ``formats``: which files are images, and how the others are reported.
 - ``guessing``, ``box_layouts`` and ``map_layouts``: which dataset a path holds if none is named.
 - ``annotated_files``, ``yolo_files``, ``odd_data``: what datasets with annotations beside their images share.
-- ``label_pixels``: images whose pixels are numbers or colours of classes; ``class_lists``: what these
+- ``label_pixels``: images whose pixels are numbers or colors of classes; ``class_lists``: what these
   stand for; ``outline_files``: outlines of Labelme and YOLO.
 - ``reading``: decoding; ``parts``: decoding only what a crop needs; ``quarantine``: what cannot be decoded.
 - ``inspection``: what is looked at before a run starts.

@@ -60,7 +60,7 @@ def find_cifar(data_path: Path, publications: tuple[CifarVersion, ...]) -> tuple
 
 
 class _Cifar(ConvertedSet):
-    """32 x 32 colour images."""
+    """32 x 32 color images."""
 
     label_key: str
     publications: tuple[CifarVersion, ...]

@@ -1,4 +1,4 @@
-"""Names, numbers and colours of classes, from the files in which people list them, or as published."""
+"""Names, numbers and colors of classes, from the files in which people list them, or as published."""
 
 import os
 import re
@@ -19,7 +19,7 @@ FILES = (
     *("classes.json", "labels.json", "id2label.json", "class_dict.json", "meta.json"),
 )
 _PUBLISHED = Path(__file__).with_name("label_map_classes.txt")
-_NOT_LEARNT = ("__ignore__", "ignore", "ignored", "void", "unlabeled", "unlabelled")
+_NOT_LEARNED = ("__ignore__", "ignore", "ignored", "void", "unlabeled", "unlabeled")
 _BETWEEN = r"\s*[,;\t ]\s*"
 _COLOR = _BETWEEN.join(rf"(?P<{channel}>\d+)" for channel in "rgb")
 # How lines say it; of a file all lines say it in the same way, the first that fits them all.
@@ -36,7 +36,7 @@ _LINES = (
 
 
 class ListedClass(NamedTuple):
-    """A class in a list; its number and its colour in red, green and blue, where the list says them."""
+    """A class in a list; its number and its color in red, green and blue, where the list says them."""
 
     name: str
     number: int | None = None
@@ -49,8 +49,8 @@ class ClassList(NamedTuple):
     Attributes:
         names: of the classes.
         numbers: of each class in label maps of numbers.
-        colours: int32 (classes,) in label maps of colours, see ``packed_colours``; None: the list says none.
-        ignored: numbers of pixels without a class; ignored_colours: their colours.
+        colors: int32 (classes,) in label maps of colors, see ``packed_colors``; None: the list says none.
+        ignored: numbers of pixels without a class; ignored_colors: their colors.
         file: that lists them; "": none does.
         is_numbered: whether the list says numbers itself.
     """
@@ -100,7 +100,7 @@ def read_class_list(file: str) -> ClassList:
     """The classes that a file lists: lines of text, CSV, or JSON.
 
     Raises:
-        UserError: it cannot be read, or a name, number or colour is there twice or is none.
+        UserError: it cannot be read, or a name, number or color is there twice or is none.
     """
     with readable(file):
         entries = _of_json(read_json(file)) if file.endswith(".json") else _of_lines(read_text(file, "utf-8-sig"))
@@ -112,25 +112,25 @@ def read_class_list(file: str) -> ClassList:
 
 
 def _as_list(entries: Sequence[ListedClass], file: str) -> ClassList:
-    for what, values in zip(("name", "number", "colour"), zip(*entries)):
+    for what, values in zip(("name", "number", "color"), zip(*entries)):
         given = [value for value in values if value is not None]
         twice = next((value for value in given if given.count(value) > 1), None)
-        if twice is not None and file:  # ADE20K's authors give some classes one colour
+        if twice is not None and file:  # ADE20K's authors give some classes one color
             raise UserError(f"{file} has {what} {twice} twice; each class needs its own")
     for entry in entries:
         if max(entry.color or (0,)) > 255 or (entry.number or 0) > 65_535:
-            raise UserError(f"{file}: {entry.name}: expected colours from 0 to 255, and numbers to 65535")
+            raise UserError(f"{file}: {entry.name}: expected colors from 0 to 255, and numbers to 65535")
     is_numbered = all(entry.number is not None for entry in entries)
     start = -1 if entries and entries[0].name == "__ignore__" else 0  # as Labelme counts them
     rows = [(entry, entry.number if is_numbered else place) for place, entry in enumerate(entries, start)]
-    learnt = [(entry, number) for entry, number in rows if entry.name.lower() not in _NOT_LEARNT]
-    ignored = [(entry, number) for entry, number in rows if entry.name.lower() in _NOT_LEARNT]
+    learned = [(entry, number) for entry, number in rows if entry.name.lower() not in _NOT_LEARNED]
+    ignored = [(entry, number) for entry, number in rows if entry.name.lower() in _NOT_LEARNED]
     has_colors = all(entry.color is not None for entry in entries)
-    colors = [[entry.color for entry, _ in part] if has_colors else [] for part in (learnt, ignored)]
+    colors = [[entry.color for entry, _ in part] if has_colors else [] for part in (learned, ignored)]
     packed = [pack_colors(np.array(one).reshape(-1, 3)) for one in colors]
     return ClassList(
-        [entry.name for entry, _ in learnt],
-        [number for _, number in learnt],
+        [entry.name for entry, _ in learned],
+        [number for _, number in learned],
         packed[0] if has_colors else None,
         tuple(number for _, number in ignored),
         tuple(packed[1].tolist()),
@@ -164,7 +164,7 @@ def _entry(fields: dict[str, Any]) -> ListedClass:
 
 
 def _of_json(content: Any) -> list[ListedClass]:
-    """Of names; of names with colours; of numbers with names; or of objects with a name, a colour and perhaps an id."""
+    """Of names; of names with colors; of numbers with names; or of objects with a name, a color and perhaps an id."""
     if isinstance(content, dict):
         for key in ("classes", "labels", "categories", "id2label"):
             if isinstance(content.get(key), (list, dict)):
@@ -173,14 +173,14 @@ def _of_json(content: Any) -> list[ListedClass]:
             return [ListedClass(str(name), int(number)) for number, name in content.items()]
         return [ListedClass(name, *_number_and_color(value)) for name, value in content.items()]
     if not isinstance(content, list):
-        raise ValueError("expected a list of names, or an object with names, numbers or colours")
+        raise ValueError("expected a list of names, or an object with names, numbers or colors")
     return [ListedClass(one) if isinstance(one, str) else _of_object(one) for one in content]
 
 
 def _of_object(value: Any) -> ListedClass:
     if not isinstance(value, dict):
         raise ValueError(f"expected the name of a class, or an object with a name, found {value!r}")
-    named = (("name", "title", "label"), ("color", "colour", "rgb"), ("id", "value"))
+    named = (("name", "title", "label"), ("color", "color", "rgb"), ("id", "value"))
     name, color, number = (next((value[key] for key in keys if key in value), None) for keys in named)
     if not isinstance(name, str):
         raise ValueError(f"expected a name in {value!r}")
@@ -194,4 +194,4 @@ def _number_and_color(value: Any) -> tuple[int | None, tuple[int, int, int] | No
         value = list(bytes.fromhex(value[1:]))
     if isinstance(value, (list, tuple)) and len(value) == 3 and all(type(one) is int and one >= 0 for one in value):
         return None, (value[0], value[1], value[2])
-    raise ValueError(f"expected a number, or a colour such as [255, 0, 0] or '#ff0000', found {value!r}")
+    raise ValueError(f"expected a number, or a color such as [255, 0, 0] or '#ff0000', found {value!r}")

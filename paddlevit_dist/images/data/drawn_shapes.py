@@ -25,7 +25,7 @@ _TURNS = 64  # directions a shape can have
 _COSINES = [round(_UNIT * math.cos(2 * math.pi * turn / _TURNS)) for turn in range(_TURNS)]
 _ATTEMPTS = 20  # to place a shape where all stay visible
 _VISIBLE = (3, 4)  # of a shape's pixels: what later ones must leave
-_CONTRAST = 150  # summed over the colours, between a shape and the background
+_CONTRAST = 150  # summed over the colors, between a shape and the background
 _NOISE = 24  # largest change of a pixel's value
 
 _Polygon = Sequence[tuple[int, int]]  # convex, corners counter-clockwise where y points up
@@ -43,7 +43,7 @@ _PARTS: dict[str, tuple[list[_Polygon], int]] = {
 
 
 class DrawnImages(ImageDataset):
-    """Shapes of random colours, sizes and places in front of a noisy background, drawn when they are read.
+    """Shapes of random colors, sizes and places in front of a noisy background, drawn when they are read.
 
     An image depends on ``seed``, split, index, ``sides``, ``per_image`` and ``categories`` alone; more images are
     appended at the end.
@@ -79,7 +79,7 @@ class DrawnImages(ImageDataset):
     def open(cls, config: ObjectSettings, split: str, cache_folder: Path) -> Any:
         keys = config.DATA.SHAPES
         return cls(
-            None, split, cache_folder, keys.TRAIN, keys.VAL, keys.SIDES, keys.PER_PICTURE, tuple(keys.CATEGORIES)
+            None, split, cache_folder, keys.TRAIN, keys.VAL, keys.SIDES, keys.OBJECTS_PER_IMAGE, tuple(keys.CATEGORIES)
         )
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ class SyntheticImage(NamedTuple):
         height, width: of the image.
         labels: of each shape, position among the categories asked for.
         masks: bool (height, width) of each shape, its visible pixels; they do not overlap.
-        colours: red, green and blue of each shape, then of the background's four corners.
+        colors: red, green and blue of each shape, then of the background's four corners.
         draws: what the image's noise is drawn from.
     """
 
@@ -211,7 +211,7 @@ def _place(draws: PortableRandom, category: str, height: int, width: int) -> np.
     radius = draws.between(_FINE * shorter // 9, _FINE * shorter // 4)  # on the fine grid
     y = draws.between(radius, _FINE * height - radius)
     x = draws.between(radius, _FINE * width - radius)
-    rows = 2 * _FINE * np.arange(height)[:, None] + _FINE - 2 * y  # of pixel centres, from the shape's, in 1/32 pixel
+    rows = 2 * _FINE * np.arange(height)[:, None] + _FINE - 2 * y  # of pixel centers, from the shape's, in 1/32 pixel
     columns = 2 * _FINE * np.arange(width)[None, :] + _FINE - 2 * x
     if category in ("circle", "ring"):
         distances = rows**2 + columns**2
@@ -236,7 +236,7 @@ def _turn(corner: tuple[int, int], turn: int, radius: int) -> tuple[int, int]:
 
 
 def _fill(corners: _Polygon, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Which pixel centres lie in a convex polygon, its edges included: bool (height, width)."""
+    """Which pixel centers lie in a convex polygon, its edges included: bool (height, width)."""
     inside = np.ones((len(rows), columns.shape[1]), bool)
     for (x0, y0), (x1, y1) in zip(corners, [*corners[1:], corners[0]]):
         inside &= (x1 - x0) * (rows - y0) - (y1 - y0) * (columns - x0) >= 0

@@ -57,7 +57,7 @@ _TEXT_SUFFIXES = frozenset((b".txt", b".json", b".csv", b".tsv", b".xml", b".yam
 def readable_formats() -> tuple[str, ...]:
     """Pillow's names for the formats that are read from datasets, the common ones first.
 
-    Formats that Pillow only recognises (stubs) or hands to another program are excluded. HEIF is included if
+    Formats that Pillow only recognizes (stubs) or hands to another program are excluded. HEIF is included if
     pillow-heif is installed.
     """
     _register_heif()
@@ -89,7 +89,7 @@ def _decodes(name: str) -> bool:
         return False
     if name == "JPEG2000":
         return features.check_codec("jpg_2000")
-    return name != "WEBP" or name in Image.SAVE  # recognised by every Pillow, but saved only if its library is there
+    return name != "WEBP" or name in Image.SAVE  # recognized by every Pillow, but saved only if its library is there
 
 
 def is_hidden(name: bytes) -> bool:
@@ -178,7 +178,7 @@ def find_hint(suffix: str) -> str | None:
 def image_kind(head: bytes) -> str | None:
     """The image type of a file according to its first 16 bytes, None if they are not those of an image.
 
-    Only formats with an unambiguous signature are recognised.
+    Only formats with an unambiguous signature are recognized.
     """
     if head[4:8] == b"ftyp":
         return "HEIC" if head[8:12] in _HEIF_BRANDS else "AVIF" if head[8:12] in _AVIF_BRANDS else None

@@ -43,7 +43,7 @@ _FIRST_LABELS = {
 
 
 def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
-    """The dataset at ``path``, None if nothing is recognised.
+    """The dataset at ``path``, None if nothing is recognized.
 
     Args:
         contents: what the task reads, see ``registry.annotation_type``; None: not known. Where boxes and label maps are

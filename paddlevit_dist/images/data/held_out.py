@@ -94,7 +94,7 @@ def hold_out(
     dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path, kind: type[DatasetPart] = DatasetPart
 ) -> Any:
     """The "train" or "val" part of ``dataset``, of this ``kind``, with ``fraction`` of each class held out as "val";
-    where nothing is labelled with one class, all are of one.
+    where nothing is labeled with one class, all are of one.
 
     Each class keeps at least one image for training and contributes at least one to validation if it has two, of those
     that are in no other class as well. Where the dataset knows which images belong together (``groups_by``), these are

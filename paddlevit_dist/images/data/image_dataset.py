@@ -17,7 +17,7 @@ FILE = "classes.txt"
 
 
 class ImageDataset(Dataset):
-    """Labelled images: ``read(index)`` returns ``(PIL image, label)``."""
+    """Labeled images: ``read(index)`` returns ``(PIL image, label)``."""
 
     holds = "images"
     groups_by = SUBJECT

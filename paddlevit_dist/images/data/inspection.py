@@ -90,9 +90,9 @@ class DecodedSplit(NamedTuple):
             others = f" (with it {len(bad):,} of the {looks:,} opened images of {self.split}: {more})"
         remedy = "repair or remove it: an evaluation leaves no image out"
         if self.split == "train":
-            remedy = "repair or remove it, or let DATA.ON_BAD_SAMPLE skip take the next one"
+            remedy = "repair or remove it, or let DATA.ON_INVALID_SAMPLE skip take the next one"
         if is_replaced:
-            remedy = "none of them can be read, so there is nothing to replace them with (DATA.ON_BAD_SAMPLE)"
+            remedy = "none of them can be read, so there is nothing to replace them with (DATA.ON_INVALID_SAMPLE)"
         raise UserError(f"{bad[0]}{others}; {remedy}")
 
     def findings(self) -> list[str]:
@@ -100,7 +100,9 @@ class DecodedSplit(NamedTuple):
         said, bad, dataset = f"opened {self.amount} images of {self.split}", self.bad, self.dataset
         if bad:
             number = f"{len(bad):,}" if len(bad) > 1 else "one"
-            said += f"; {number} of them cannot be read and the next readable one takes its place (DATA.ON_BAD_SAMPLE "
+            said += (
+                f"; {number} of them cannot be read and the next readable one takes its place (DATA.ON_INVALID_SAMPLE "
+            )
             said += f"skip): {bad[0]}"
         lines = [said]
         turned = [look.index for look in self.looks if look.orientation != 1]
@@ -305,7 +307,7 @@ class SplitInspection:
         if is_evaluated and left_out.num_images and not self.allows_left_out:
             raise UserError(
                 f"{left_out.summary()}; an evaluation without them would be of another set: make them readable "
-                f"here or move them away, as {left_out.example}, or add DATA.ALLOW_LEFT_OUT True"
+                f"here or move them away, as {left_out.example}, or add DATA.ALLOW_SKIPPED_FILES True"
             )
         return left_out.lines()
 

@@ -1,4 +1,4 @@
-"""Label maps: images whose pixels are numbers, or colours, of classes. Read as they are stored, never blended."""
+"""Label maps: images whose pixels are numbers, or colors, of classes. Read as they are stored, never blended."""
 
 import io
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ class LabelPixels(NamedTuple):
     """The pixels of a label map.
 
     Attributes:
-        values: (height, width), numbers as uint8 or int32; or colours, red + 256 green + 65,536 blue, as int32.
-        is_colour: whether they are colours.
-        palette: int32 (n,), the colour of each number as above; None: there is no palette.
+        values: (height, width), numbers as uint8 or int32; or colors, red + 256 green + 65,536 blue, as int32.
+        is_color: whether they are colors.
+        palette: int32 (n,), the color of each number as above; None: there is no palette.
     """
 
     values: np.ndarray
@@ -39,7 +39,7 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         max_pixels: a larger one is refused before it is decoded.
     Raises:
         UnreadableImage: damaged, too large, or no image.
-        UserError: of a format that changes numbers, of a kind that has neither numbers nor colours, or partly
+        UserError: of a format that changes numbers, of a kind that has neither numbers nor colors, or partly
             transparent.
     """
     with naming_damage(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
@@ -57,8 +57,8 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
             raise UserError(f"{path} has a palette with transparency: save it as PNG with a palette, or with numbers")
         if image.mode not in (*_NUMBERS, "LA"):
             raise UserError(
-                f"{path} is of Pillow's mode {image.mode}, expected the number of a class for each pixel (grey with 8 "
-                "or 16 bits, or a palette), or its colour (RGB)"
+                f"{path} is of Pillow's mode {image.mode}, expected the number of a class for each pixel (gray with 8 "
+                "or 16 bits, or a palette), or its color (RGB)"
             )
         image.load()
         colors = np.array(image.getpalette() or [], np.int32).reshape(-1, 3) if image.mode == "P" else None
@@ -87,14 +87,14 @@ def read_label_numbers(pixels: LabelPixels, path: str) -> np.ndarray:
     """The numbers in a label map, also where it was saved with three equal channels.
 
     Raises:
-        UserError: it has colours.
+        UserError: it has colors.
     """
     if not pixels.is_color:
         return pixels.values
     gray = pixels.values & 255
     if (gray * 0x010101 != pixels.values).any():
         raise UserError(
-            f"{path} has colours, and no list says what they mean: put classes.csv into the folder of the data, with a "
+            f"{path} has colors, and no list says what they mean: put classes.csv into the folder of the data, with a "
             "line name,red,green,blue for each class"
         )
     return gray.astype(np.uint8)

@@ -21,7 +21,7 @@ class OddData:
             self.note(kind, text, examples[0], len(examples))
 
     def lines(self) -> list[str]:
-        """``my.json has 2 objects without a box: never learnt or found, as 17``."""
+        """``my.json has 2 objects without a box: never learned or found, as 17``."""
         return [
             f"{self._before}{count(number, kind)} {text}, as {example}"
             for (kind, text), (number, example) in self._found.items()

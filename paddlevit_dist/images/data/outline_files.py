@@ -91,7 +91,7 @@ def draw(drawing: ImageOutlines, size: tuple[int, int], labels: Mapping[str, int
 
     Args:
         labels: of the names of shapes.
-        unlabelled: label of the pixels outside of all shapes.
+        unlabeled: label of the pixels outside of all shapes.
     Raises:
         ValueError: a shape is of another class, or has no pixels for certain; continues "... ".
     """
@@ -191,13 +191,13 @@ class OutlineList(NamedTuple):
         images: their files.
         files: that have the outlines of each.
             names: of the classes; None: only the outlines themselves say them.
-        spelt: what the files call these.
+        spelled: what the files call these.
     """
 
     images: list[str]
     files: list[str]
     names: list[str] | None
-    spelt: list[str]
+    spelled: list[str]
 
 
 def list_outlines(kind: str, root: str, split: str) -> OutlineList:

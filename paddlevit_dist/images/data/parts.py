@@ -5,7 +5,7 @@ that is damaged there is found when another crop needs it, or by ``prepare image
 whole, and reported.
 
 Of a JPEG file (ITU-T T.81), what comes after the crop's last row is not decoded if the header announces fewer rows. A
-decoder that interpolates colour looks at most one colour sample (two pixels) beyond a pixel, so two more rows are kept.
+decoder that interpolates color looks at most one color sample (two pixels) beyond a pixel, so two more rows are kept.
 """
 
 import re

@@ -73,7 +73,7 @@ class ReplacementReader:
             tried = self._next[tried]
         raise UserError(
             f"{min(len(dataset), _LONGEST_ROW_OF_BAD)} images in a row from {dataset.describe(index)} on cannot be "
-            "read, too many to skip (DATA.ON_BAD_SAMPLE); look at -data_path"
+            "read, too many to skip (DATA.ON_INVALID_SAMPLE); look at -data_path"
         )
 
     def _note(self, found: UnreadableFile) -> None:

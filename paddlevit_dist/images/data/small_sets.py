@@ -198,7 +198,7 @@ class _IdxImages(ConvertedSet):
 def idx_file(folder: Path, split: str, part: str) -> Path | None:
     """The file of a split's "images" or "labels" in a folder, None if there is none: plain before ``.gz``."""
     name = _idx_name(split, part)
-    spellings = (folder / f"{spelt}{end}" for end in ("", ".gz") for spelt in (name, name.replace("-idx", ".idx")))
+    spellings = (folder / f"{spelled}{end}" for end in ("", ".gz") for spelled in (name, name.replace("-idx", ".idx")))
     return next(filter(os.path.lexists, spellings), None)
 
 

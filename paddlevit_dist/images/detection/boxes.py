@@ -13,13 +13,13 @@ _LARGEST_GROWTH = math.log(1000.0 / 16)  # of a side, in one step, as the author
 
 
 def corners(boxes: paddle.Tensor) -> paddle.Tensor:
-    """x0, y0, x1, y1 of boxes (..., 4) given by centre, width and height; sides below 0 count as none."""
+    """x0, y0, x1, y1 of boxes (..., 4) given by center, width and height; sides below 0 count as none."""
     center, half = boxes[..., :2], paddle.clip(boxes[..., 2:], min=0.0) / 2
     return paddle.concat([center - half, center + half], axis=-1)
 
 
 def relative(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:
-    """Centre, width and height of boxes (N, M, 4) in pixels, as shares of their images.
+    """Center, width and height of boxes (N, M, 4) in pixels, as shares of their images.
 
     Args:
         sizes: (N, 2), height and width of each image in pixels.
@@ -42,8 +42,8 @@ def overlaps(boxes: paddle.Tensor, others: paddle.Tensor) -> paddle.Tensor:
     return paddle.where(common > 0, common / joint, paddle.zeros_like(common))
 
 
-def generalised_iou(first: paddle.Tensor, second: paddle.Tensor) -> paddle.Tensor:
-    """Generalised intersection over union, (...), of boxes (..., 4) whose shapes broadcast.
+def generalized_iou(first: paddle.Tensor, second: paddle.Tensor) -> paddle.Tensor:
+    """Generalized intersection over union, (...), of boxes (..., 4) whose shapes broadcast.
 
     Source: Rezatofighi et al., Generalized Intersection over Union, CVPR 2019, arXiv 1902.09630, algorithm 1.
     """
@@ -75,7 +75,7 @@ def _area(sides: paddle.Tensor) -> paddle.Tensor:
 
 
 def offsets(boxes: paddle.Tensor, references: paddle.Tensor, weights: Sequence[float] | None = None) -> paddle.Tensor:
-    """How boxes (n, 4) differ from their references (n, 4), (n, 4): the centre's distance in sides of the reference,
+    """How boxes (n, 4) differ from their references (n, 4), (n, 4): the center's distance in sides of the reference,
     and the logarithm of each side's growth, times ``weights`` if there are any. All sides must be positive.
 
     Source: Girshick et al., R-CNN, 2014, appendix C.

@@ -284,12 +284,12 @@ class CocoFile:
     def _box(self, number: int, entry: CocoAnnotation, own: int) -> Sequence[float]:
         box = entry.bbox
         if box is None or box == []:
-            self.odd.note("object", "without a box: never learnt or found", own)
+            self.odd.note("object", "without a box: never learned or found", own)
             return (0.0, 0.0, 0.0, 0.0)
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_finite, box)):
             raise self.error(number, entry, "bbox", "expected four finite numbers: x, y, width, height")
         if box[2] <= 0 or box[3] <= 0:
-            self.odd.note("object", "whose box has no area: not learnt", own)
+            self.odd.note("object", "whose box has no area: not learned", own)
         return box
 
     def _id(self, number: int, entry: Any, name: str) -> Id:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 
 Outputs = dict[str, paddle.Tensor]
-_NORMALISERS = ("global", "reference")
+_NORMALIZERS = ("global", "reference")
 
 # The 80 categories of COCO's boxes, by their ids, which leave out eleven numbers from 1 to 91.
 # Source: the entry ``categories`` of instances_val2017.json, cocodataset.org.
@@ -102,7 +102,7 @@ class DetectionCriterion:
     The task has one before any model is built, in the loader processes too.
     """
 
-    #: names of the normalisers that ``counts`` returns; a term of another name brings its own count
+    #: names of the normalizers that ``counts`` returns; a term of another name brings its own count
     count_names: tuple[str, ...] = ()
     #: whether ``terms`` exchanges sums with the other ranks, which must call it together
     communicates: bool = False
@@ -115,12 +115,12 @@ class DetectionCriterion:
         Raises:
             UserError: it is neither.
         """
-        if normalizer not in _NORMALISERS:
-            raise UserError(f"normaliser '{normalizer}': expected one of {', '.join(_NORMALISERS)}")
+        if normalizer not in _NORMALIZERS:
+            raise UserError(f"normalizer '{normalizer}': expected one of {', '.join(_NORMALIZERS)}")
         self.is_global = normalizer == "global"
 
     def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
-        """Normalisers of a batch by term name, one for each of ``count_names``. The engine adds them up over all ranks
+        """Normalizers of a batch by term name, one for each of ``count_names``. The engine adds them up over all ranks
         and micro-batches of an update. Runs in the loader: numpy only.
 
         Args:
@@ -159,7 +159,7 @@ class Detector(Model):
     is_exportable: ClassVar[bool] = False
     #: words of a command line that prepare images as the published weights expect them, where it is not the default
     published_input: ClassVar[tuple[str, ...]] = ()
-    #: what losses are divided by with TRAIN.DETECTION_NORMALISER reference, for the log
+    #: what losses are divided by with TRAIN.DETECTION_NORMALIZER reference, for the log
     reference_normalizer: ClassVar[str] = (
         "as DETR's authors do: boxes by the count of all devices, classes by that of each device"
     )
@@ -225,7 +225,7 @@ class Detector(Model):
         """The losses of the model that ``build(name, num_classes, **options)`` builds, without building it.
 
         Args:
-            losses: arguments of the family's criterion that differ from its defaults, such as ``normaliser``.
+            losses: arguments of the family's criterion that differ from its defaults, such as ``normalizer``.
         """
         raise NotImplementedError
 
@@ -235,7 +235,7 @@ class Detector(Model):
         """Compute what the network says of a batch, for ``decode`` and for the criterion.
 
         Args:
-            images: float32 (N, 3, H, W), normalised, zeros where padded, which is at the right and the bottom.
+            images: float32 (N, 3, H, W), normalized, zeros where padded, which is at the right and the bottom.
             sizes: int64 (N, 2), height and width of each image without padding; None: none is padded.
             targets: in training only; without them nothing is random.
         """
@@ -328,7 +328,7 @@ def without_gradient(x: paddle.Tensor) -> paddle.Tensor:
 
 
 def corners_of_best(boxes: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
-    """x0, y0, x1, y1 of the boxes (N, queries, 4) at ``places`` (N, n), given by centre, width and height, which D-FINE
+    """x0, y0, x1, y1 of the boxes (N, queries, 4) at ``places`` (N, n), given by center, width and height, which D-FINE
     may give below 0: float32 (N, n, 4)."""
     center, half = boxes[..., :2].astype("float32"), boxes[..., 2:].astype("float32") / 2
     ends = paddle.concat([center - half, center + half], axis=-1)
@@ -352,7 +352,7 @@ def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray)
 
 
 def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Normalised images (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it.
+    """Normalized images (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it.
 
     Args:
         on_device: the same sizes where the images are, if they are there.

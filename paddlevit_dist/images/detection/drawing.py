@@ -15,7 +15,7 @@ _ENLARGED_TO_PX = CELL_PX  # the longer side of a small image, or up to twice as
 _TEXT_SHARE, _SMALLEST_TEXT_PX, _LARGEST_TEXT_PX = 1 / 45, 12, 40  # of the longer side
 _LINE_SHARE = 1 / 350
 _MARGIN_PX = 2  # around a name
-_MASK_SHARE = 0.45  # of its colour in a pixel
+_MASK_SHARE = 0.45  # of its color in a pixel
 _LONGEST_NAME = 30
 
 CROWD: Color = (150, 150, 150)  # what stands for a group of objects
@@ -31,13 +31,13 @@ def draw_boxes(
     scores: np.ndarray | None = None,
     masks: Sequence[Any] | None = None,
 ) -> np.ndarray:
-    """The image with boxes in the colours of their classes, the most certain in front; uint8 (height, width, 3). A
+    """The image with boxes in the colors of their classes, the most certain in front; uint8 (height, width, 3). A
     small image is enlarged by a whole number, so that names can be read.
 
     Args:
         image: uint8 (height, width, 3).
         boxes: (n, 4), x0, y0, x1, y1 in its pixels; what lies outside of it, or is not finite, is not shown.
-        labels: int (n,); below 0: a grey box without a name.
+        labels: int (n,); below 0: a gray box without a name.
         names: of the classes.
         scores: (n,); None: names alone are shown.
         masks: None, or for each box polygons or run lengths as in COCO's JSON, or an array (height, width).
@@ -88,7 +88,7 @@ def enlargement(size: Sequence[int]) -> int:
 
 
 def get_label_colors(labels: np.ndarray, number: int) -> list[Color]:
-    """The colour of each label, int (n,), of so many classes; grey below 0."""
+    """The color of each label, int (n,), of so many classes; gray below 0."""
     palette = class_colors(max(number, int(np.max(labels, initial=-1)) + 1)).tolist()
     return [tuple(palette[label]) if label >= 0 else CROWD for label in np.asarray(labels).tolist()]
 
@@ -113,7 +113,7 @@ class _CanvasPen:
         width, height = self.size
         left, right = sorted(np.clip(box[[0, 2]], 0, width - 1).astype(int).tolist())
         top, bottom = sorted(np.clip(box[[1, 3]], 0, height - 1).astype(int).tolist())
-        rim = "white" if _is_dark(color) else "black"  # visible on a background of the box's own colour
+        rim = "white" if _is_dark(color) else "black"  # visible on a background of the box's own color
         self.draw.rectangle([left - 1, top - 1, right + 1, bottom + 1], outline=rim, width=self.line_px + 2)
         self.draw.rectangle([left, top, right, bottom], outline=color, width=self.line_px)
 

@@ -33,7 +33,7 @@ _COMPARED = "boxes (as shares) and scores of nine in ten objects"
 
 
 class ExportedDetector(paddle.nn.Layer):
-    """A detector as a function of normalised images of one size, without padding."""
+    """A detector as a function of normalized images of one size, without padding."""
 
     def __init__(self, model: Detector) -> None:
         super().__init__()

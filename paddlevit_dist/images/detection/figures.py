@@ -191,7 +191,7 @@ def _choice(table: MatchTable, least_score: float) -> list[Figure]:
             "least score of a box",
             "share",
             {"precision": (_THRESHOLDS, precision), "recall": (_THRESHOLDS, recalls), "F1": (_THRESHOLDS, f1s)},
-            note=f"{said}; shown are those from {least_score:g} on (DETECTION.SHOWN_SCORE). At an IoU of 0.5.",
+            note=f"{said}; shown are those from {least_score:g} on (DETECTION.SCORE_THRESHOLD). At an IoU of 0.5.",
         )
     ]
 

@@ -165,7 +165,7 @@ def ids_in(
 
     Args:
         names: paths of the inputs.
-        category_ids: of the classes where they were learnt, which decides between categories of one name.
+        category_ids: of the classes where they were learned, which decides between categories of one name.
     Returns:
         Their ids, and lines for the user.
     Raises:

@@ -22,13 +22,13 @@ class DetectionDataSection(ObjectData):
         "training: each image is resized so that its shorter side is one of these, in pixels",
         SIDE_PX,
     )
-    SQUARE: bool = key(
+    RESIZE_TO_SQUARE: bool = key(
         False, "training: each image becomes a square of one of these sides, whatever its proportions, as RT-DETR's"
     )
     BATCH_SIDES: list[int] = key(
         [],
-        "training: all images of an update, which are squares (SQUARE), are resized to one of these sides, drawn from "
-        "SEED and the number of the update; none: they stay as SHORTEST_SIDES has them",
+        "training: all images of an update, squares (RESIZE_TO_SQUARE), are resized to one of these sides, drawn "
+        "from SEED and the number of the update; none: they stay as SHORTEST_SIDES has them",
         SIDE_PX,
     )
     LONGEST_SIDE: int = key(1333, "training: most pixels of the longer side, whatever the shorter one", SIDE_PX)
@@ -38,13 +38,13 @@ class DetectionDataSection(ObjectData):
     )
     CROP_SIDES: Pair[int] = key([384, 600], "training: smallest and largest side of the crop", SIDE_PX)
     COLOR_JITTER: float = key(0.0, "training: range of brightness, contrast and saturation", AT_LEAST_0)
-    SSD_TRANSFORMS: bool = key(
+    SSD_AUGMENT: bool = key(
         False,
-        "training: colours are distorted, images laid on a larger black one and cropped by the overlap with an object, "
+        "training: colors are distorted, images laid on a larger black one and cropped by the overlap with an object, "
         "as SSD's and RT-DETR's authors do",
     )
-    PLAIN_EPOCHS: int = key(
-        0, "training: so many last epochs are without SSD_TRANSFORMS and without BATCH_SIDES", AT_LEAST_0
+    NO_AUGMENT_EPOCHS: int = key(
+        0, "training: so many last epochs are without SSD_AUGMENT and without BATCH_SIDES", AT_LEAST_0
     )
     EVAL_RESIZE: Literal["pillow", "torchvision"] = key(
         PILLOW,
@@ -62,32 +62,32 @@ class DetectionDataSection(ObjectData):
         "coco: file of the training annotations, below DATA_PATH or absolute; voc: name of a list such as trainval",
     )
     VAL_ANNOTATIONS: PathText | None = key(None, "the same for validation")
-    TRAIN_PICTURES: PathText | None = key(None, "coco: folder of the training images, below DATA_PATH or absolute")
-    VAL_PICTURES: PathText | None = key(None, "coco: folder of the validation images")
+    TRAIN_IMAGES: PathText | None = key(None, "coco: folder of the training images, below DATA_PATH or absolute")
+    VAL_IMAGES: PathText | None = key(None, "coco: folder of the validation images")
     VOC_CORNERS: Literal["pixels", "edges"] = key(
         PIXELS,
         "voc: corners are numbers of pixels, from 1 and inside the box, as VOC has them; or distances from the "
         "image's edges, from 0, as some programs write them",
     )
-    PICTURES_ANYWHERE: bool = key(
+    SEARCH_IMAGES_RECURSIVELY: bool = key(
         False, "coco: a file_name may lead out of DATA_PATH and the folder of images, as ../a.jpg or /a.jpg do"
     )
-    KEEP_EMPTY: bool = key(True, "training: keep images in which there is nothing to learn")
+    KEEP_EMPTY_IMAGES: bool = key(True, "training: keep images in which there is nothing to learn")
 
 
 class DetectionSection(Section):
-    EVALUATE_AS: Literal["single", "equal_shapes", "padded", "one_size"] = key(
+    EVAL_BATCHING: Literal["single", "equal_shapes", "padded", "one_size"] = key(
         SINGLE,
         "images of one forward pass of an evaluation: a single one; several of equal shapes; padded to the largest, "
         "which changes the scores unless MODEL.MASK_PADDING keeps the padding at zero; or of one size, that of "
         "DETECTION.EXPORT_SIZE whatever their proportions, as an exported model takes them",
     )
-    TIGHT_PADDING: bool = key(
+    PAD_TO_BATCH_MAX: bool = key(
         True,
         "training: images are padded to the largest of their batch; False: to a square that holds any, so that no "
         "step depends on which images are together, for more memory and time",
     )
-    SHOWN_SCORE: float = key(0.5, "least score of a box that predict lists and draws; results.json has all", SHARE)
+    SCORE_THRESHOLD: float = key(0.5, "least score of a box that predict lists and draws; results.json has all", SHARE)
     MAX_DETECTIONS: int | None = key(
         None,
         "detections of an image and category that count, best first (COCO's maxDets), and that results have; None: 100 "
@@ -116,13 +116,13 @@ class DetectionModelSection(ObjectModel):
 
 
 class DetectionTrainSection(ObjectTrain):
-    DECAY_ALL: bool = key(
+    DECAY_ALL_PARAMETERS: bool = key(
         True, "weight decay of all parameters, as detection's authors have it; False: not of biases and norms"
     )
-    RANDOM_SAMPLES: bool = key(
+    RANDOM_SAMPLING: bool = key(
         True, "Mask R-CNN: the anchors and regions of an image that learn are drawn at random; False: always the same"
     )
-    DETECTION_NORMALISER: Literal["global", "reference"] = key(
+    DETECTION_NORMALIZER: Literal["global", "reference"] = key(
         "global",
         "losses are divided by counts of all devices and micro-batches (global), or as the authors do (reference): "
         "DETR's boxes by that of all devices, its classes and all of Mask R-CNN's terms by that of each device",
@@ -161,9 +161,9 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
 
 def _check(given: ConfigView[DetectionSettings]) -> list[str]:
     values = given.values
-    if values.DETECTION.EVALUATE_AS == PADDED and not values.MODEL.MASK_PADDING:
+    if values.DETECTION.EVAL_BATCHING == PADDED and not values.MODEL.MASK_PADDING:
         raise UserError(
-            f"{given['DETECTION.EVALUATE_AS']}: padding changes what the model finds, so that the score would depend "
+            f"{given['DETECTION.EVAL_BATCHING']}: padding changes what the model finds, so that the score would depend "
             f"on the batches: expected {SINGLE} or {EQUAL_SHAPES}, or MODEL.MASK_PADDING true for weights trained so"
         )
     data = given.values.DATA
@@ -176,10 +176,10 @@ def _check(given: ConfigView[DetectionSettings]) -> list[str]:
     ):
         if not several:
             raise UserError(f"{given[name]}: expected one at least")
-    if data.BATCH_SIDES and not (data.SQUARE and len(data.SHORTEST_SIDES) == 1):
+    if data.BATCH_SIDES and not (data.RESIZE_TO_SQUARE and len(data.SHORTEST_SIDES) == 1):
         raise UserError(
-            f"{given['DATA.BATCH_SIDES']}: images are squares of one size before that: set DATA.SQUARE true and "
-            f"DATA.SHORTEST_SIDES [{max(data.BATCH_SIDES)}], for example"
+            f"{given['DATA.BATCH_SIDES']}: images are squares of one size before that: set DATA.RESIZE_TO_SQUARE "
+            f"true and DATA.SHORTEST_SIDES [{max(data.BATCH_SIDES)}], for example"
         )
     group, batch = data.GROUP_BY_SHAPE, data.BATCH_SIZE
     if group and group % batch:
@@ -199,17 +199,19 @@ def _find_unused(given: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys]:
     if dataset != "voc":
         yield IgnoredKeys(("DATA.VOC_CORNERS",), "DATA.DATASET", "it is for voc, and {}")
     if dataset != "coco":
-        of_coco = ("DATA.TRAIN_PICTURES", "DATA.VAL_PICTURES", "DATA.PICTURES_ANYWHERE")
+        of_coco = ("DATA.TRAIN_IMAGES", "DATA.VAL_IMAGES", "DATA.SEARCH_IMAGES_RECURSIVELY")
         yield IgnoredKeys(of_coco, "DATA.DATASET", "it is for coco, and {}")
     data = given.values.DATA
     if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
         yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
-    if data.SQUARE:
-        yield IgnoredKeys(("DATA.LONGEST_SIDE",), "DATA.SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
-    if not data.SSD_TRANSFORMS and not data.BATCH_SIDES:
-        yield IgnoredKeys(("DATA.PLAIN_EPOCHS",), "DATA.SSD_TRANSFORMS", "every epoch is plain: {}")
-    elif data.PLAIN_EPOCHS >= given.values.TRAIN.NUM_EPOCHS:
-        yield IgnoredKeys(("DATA.SSD_TRANSFORMS", "DATA.BATCH_SIDES"), "DATA.PLAIN_EPOCHS", "every epoch is plain: {}")
+    if data.RESIZE_TO_SQUARE:
+        yield IgnoredKeys(("DATA.LONGEST_SIDE",), "DATA.RESIZE_TO_SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
+    if not data.SSD_AUGMENT and not data.BATCH_SIDES:
+        yield IgnoredKeys(("DATA.NO_AUGMENT_EPOCHS",), "DATA.SSD_AUGMENT", "every epoch is plain: {}")
+    elif data.NO_AUGMENT_EPOCHS >= given.values.TRAIN.NUM_EPOCHS:
+        yield IgnoredKeys(
+            ("DATA.SSD_AUGMENT", "DATA.BATCH_SIDES"), "DATA.NO_AUGMENT_EPOCHS", "every epoch is plain: {}"
+        )
     if not data.CROP_PROBABILITY:
         yield IgnoredKeys(
             ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no image is cropped: {}"
@@ -220,7 +222,7 @@ _ONLY_TRAINING = tuple(row.name for row in _KEYS if row.meaning.startswith("trai
 TABLE = KeyTable(
     _KEYS,
     effects={
-        "training": ("DETECTION.TIGHT_PADDING", "DETECTION.SHOWN_SCORE"),
+        "training": ("DETECTION.PAD_TO_BATCH_MAX", "DETECTION.SCORE_THRESHOLD"),
         "score": ("DETECTION.EXPORT_SIZE", "DETECTION.MAX_DETECTIONS"),
     },
     training=(*_ONLY_TRAINING, "TRAIN."),

@@ -60,9 +60,9 @@ class Detection(BackboneTask):
     image_size_key = "DETECTION.EXPORT_SIZE"
     rank_local_options = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-        "TRAIN.DETECTION_NORMALISER": "global",
-        "TRAIN.RANDOM_SAMPLES": False,
-        "DETECTION.TIGHT_PADDING": False,
+        "TRAIN.DETECTION_NORMALIZER": "global",
+        "TRAIN.RANDOM_SAMPLING": False,
+        "DETECTION.PAD_TO_BATCH_MAX": False,
     }
 
     def __init__(self, config: DetectionSettings) -> None:
@@ -92,7 +92,7 @@ class Detection(BackboneTask):
         known = model_options(model.NAME).defaults
         options = {"dropout": model.DROPOUT} if "dropout" in known else {}  # also where 0 is not the variant's
         if "random_samples" in known:
-            options["random_samples"] = self.config.TRAIN.RANDOM_SAMPLES
+            options["random_samples"] = self.config.TRAIN.RANDOM_SAMPLING
         asked = {key: model[key] for key in OPTIONS if model[key] is not None}
         for key, value in {**asked, **({"MASK_PADDING": True} if model.MASK_PADDING else {})}.items():
             if key.lower() not in known:
@@ -114,18 +114,18 @@ class Detection(BackboneTask):
             is_training,
             self._family.learns_masks,
             inspection=self._inspection,
-            by_shape=not is_training and self.config.DETECTION.EVALUATE_AS == EQUAL_SHAPES,
+            by_shape=not is_training and self.config.DETECTION.EVAL_BATCHING == EQUAL_SHAPES,
         )
         self._check_classes(samples.dataset)
         self._turned[f"{split} {TURNED}"] = is_turned(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
             samples.notices += self._note_crowded(samples.dataset, split, resolve_detection_limits(self._most)[-1])
-            samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
+            samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVAL_BATCHING]}")
             return samples
-        if not self.config.DETECTION.TIGHT_PADDING:
+        if not self.config.DETECTION.PAD_TO_BATCH_MAX:
             self._padded_side = largest_side(self.config.DATA, samples.dataset.sizes)
-        normalizer, divided = self.config.TRAIN.DETECTION_NORMALISER, "by the counts of all devices and micro-batches"
+        normalizer, divided = self.config.TRAIN.DETECTION_NORMALIZER, "by the counts of all devices and micro-batches"
         divided = self._family.reference_normalizer if normalizer == "reference" else divided
         self._criterion = self.criterion  # what it needs is asked for before processes are started
         samples.noise = self._criterion.noise
@@ -134,7 +134,7 @@ class Detection(BackboneTask):
                 f"DATA.BATCH_SIDES: {self.config.MODEL.NAME} learns from masks, which keep their size: leave it out"
             )
         samples.notices += self._note_crowded(samples.dataset, split)
-        samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normalizer})")
+        samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALIZER {normalizer})")
         self.replace_unreadable(samples)
         return samples
 
@@ -229,7 +229,7 @@ class Detection(BackboneTask):
         return drawn
 
     def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """Images as an evaluation has them, with all that is annotated; crowds are grey."""
+        """Images as an evaluation has them, with all that is annotated; crowds are gray."""
         from .drawing import in_cell
         from .prediction import DetectionInput
 
@@ -262,9 +262,9 @@ class Detection(BackboneTask):
         """
         model, data = super()._create(num_classes), self.config.DATA
         squares = {"DATA.SHORTEST_SIDES": data.SHORTEST_SIDES, "DATA.BATCH_SIDES": data.BATCH_SIDES}
-        squares = squares if data.SQUARE and not self.config.EVAL else {}
+        squares = squares if data.RESIZE_TO_SQUARE and not self.config.EVAL else {}
         sizes = [(name, (side, side)) for name, sides in squares.items() for side in sides]
-        if self.config.DETECTION.EVALUATE_AS == ONE_SIZE:
+        if self.config.DETECTION.EVAL_BATCHING == ONE_SIZE:
             name = "DETECTION.EXPORT_SIZE" if self.config.DETECTION.EXPORT_SIZE else "DATA.EVAL_SHORTEST_SIDE"
             sizes.append((name, export_size(self.config)))
         for name, size in sizes:
@@ -276,7 +276,7 @@ class Detection(BackboneTask):
         """The losses of the configured model, known once the data are open."""
         if self._criterion is None:
             train, name = self.config.TRAIN, self.config.MODEL.NAME
-            losses = {"normalizer": train.DETECTION_NORMALISER, "class_weight": train.CLASS_LOSS_WEIGHT}
+            losses = {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
             self._criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
         return self._criterion
 
@@ -292,7 +292,7 @@ class Detection(BackboneTask):
         return dict(self.criterion.counts(batch))
 
     def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
-        return self.config.TRAIN.DECAY_ALL or super().decays(name, parameter, exempt)
+        return self.config.TRAIN.DECAY_ALL_PARAMETERS or super().decays(name, parameter, exempt)
 
     # ---- training ----------------------------------------------------------------------------------------------
 
@@ -320,11 +320,11 @@ class Detection(BackboneTask):
         if not self._family.takes_padding and (facts["sizes"] != batch["images"].shape[2:]).any():
             raise UserError(
                 f"{self.config.MODEL.NAME} takes images of one size, and a batch has several, or DETECTION."
-                "TIGHT_PADDING false pads them: set DATA.SQUARE true"
+                "PAD_TO_BATCH_MAX false pads them: set DATA.RESIZE_TO_SQUARE true"
             )
         images = self.normalize(batch["images"], facts["sizes"], batch["sizes"])
         side, stored = batch_side(self.config.DATA, self.config.SEED, step.update, step.epochs_left), images.shape[-1]
-        if side not in (None, stored):  # by nearest neighbours on the device, as RT-DETR's authors have it
+        if side not in (None, stored):  # by nearest neighbors on the device, as RT-DETR's authors have it
             images = F.interpolate(images, [side, side], mode="nearest")
             sizes = paddle.full_like(targets.sizes, side)
             targets = targets._replace(boxes=targets.boxes * (side / stored), sizes=sizes)
@@ -340,14 +340,14 @@ class Detection(BackboneTask):
         if self.evaluated is None:
             return DetectionMetrics(self.class_names, max_detections=self._most)
         with_masks = self._family.learns_masks and self.evaluated.has_masks
-        least = self.config.DETECTION.SHOWN_SCORE
+        least = self.config.DETECTION.SCORE_THRESHOLD
         return DetectionMetrics(self.class_names, len(self.evaluated), with_masks, least, self._most)
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         if self.evaluated is None:
             raise UserError("detection is evaluated on the data that its configuration names")
         facts, records, predictions = host_facts(batch), [], self.predict_step(model, batch)
-        least = self.config.DETECTION.SHOWN_SCORE
+        least = self.config.DETECTION.SCORE_THRESHOLD
         sizes = [tuple(size) for size in facts["original_sizes"].tolist()]
         for index, size, found in zip(facts["indices"].tolist(), sizes, predictions):
             image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
@@ -368,7 +368,7 @@ class Detection(BackboneTask):
         def predict(index: int) -> DetectedObjects:
             return self.predict_again(samples, index, model).finite()
 
-        least = self.config.DETECTION.SHOWN_SCORE
+        least = self.config.DETECTION.SCORE_THRESHOLD
         return detection_figures(
             samples, records, self.class_names, least, predict, resolve_detection_limits(self._most)
         )
@@ -376,7 +376,7 @@ class Detection(BackboneTask):
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
         from .prediction import DetectionWriter
 
-        least, names = self.config.DETECTION.SHOWN_SCORE, self.class_names
+        least, names = self.config.DETECTION.SCORE_THRESHOLD, self.class_names
         if self._given_ids is None or not isinstance(samples, InputSamples):
             return DetectionWriter(folder, samples, names, self.category_ids, least, self._are_named)
         images, categories = self._given_ids
@@ -387,7 +387,7 @@ class Detection(BackboneTask):
         facts, started = host_facts(batch), time.perf_counter()
         found: list[Any] = [None] * len(facts["sizes"])
         outputs: list[tuple[list[int], Outputs]] = []
-        for rows in passes(facts["sizes"], self.config.DETECTION.EVALUATE_AS):
+        for rows in passes(facts["sizes"], self.config.DETECTION.EVAL_BATCHING):
             sizes = facts["sizes"][rows]
             images = self.normalize(choose_images(batch["images"], rows, sizes), sizes)
             is_padded = (sizes != sizes[0]).any()
@@ -434,7 +434,7 @@ class Detection(BackboneTask):
     def prediction_rows(self, prediction: DetectedObjects) -> list[Row]:
         from .prediction import build_rows
 
-        return build_rows(prediction, self.class_names, self.config.DETECTION.SHOWN_SCORE)
+        return build_rows(prediction, self.class_names, self.config.DETECTION.SCORE_THRESHOLD)
 
     def export_parts(self) -> ExportParts:
         from .export import export_parts
@@ -444,7 +444,7 @@ class Detection(BackboneTask):
                 f"export: {self.config.MODEL.NAME} decides on the host how many regions each image has, by Paddle's "
                 "nms, at which paddle2onnx ends: export an RT-DETR, D-FINE or DETR, or predict with this package"
             )
-        is_one_size = self.config.DETECTION.EVALUATE_AS == ONE_SIZE
+        is_one_size = self.config.DETECTION.EVAL_BATCHING == ONE_SIZE
         return export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size)
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
@@ -455,9 +455,9 @@ class Detection(BackboneTask):
     def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
         from .export import EvaluatedFunction
 
-        if self.config.DETECTION.EVALUATE_AS != ONE_SIZE:
+        if self.config.DETECTION.EVAL_BATCHING != ONE_SIZE:
             raise UserError(
-                "an exported detector takes images of one size, and DETECTION.EVALUATE_AS "
-                f"{self.config.DETECTION.EVALUATE_AS} keeps their proportions: set it to {ONE_SIZE}"
+                "an exported detector takes images of one size, and DETECTION.EVAL_BATCHING "
+                f"{self.config.DETECTION.EVAL_BATCHING} keeps their proportions: set it to {ONE_SIZE}"
             )
         return EvaluatedFunction(function, self.num_classes)

@@ -135,7 +135,7 @@ MASK_RCNN: Variants = {
         "backbone_options": {"frozen_batch_norm": True, "frozen_stages": 2},
     },
     # Liu et al., Swin Transformer, 2021, section 4.2, with the authors' code, which is MMDetection's: each map is
-    # normalised, regions are sampled as densely as they are large, boxes learn by L1
+    # normalized, regions are sampled as densely as they are large, boxes learn by L1
     "mask_rcnn_swin_tiny_fpn": {
         "backbone": "swin_tiny_patch4_window7_224",
         "backbone_options": {"any_size": True},
@@ -184,7 +184,7 @@ class MaskRcnnRules(NamedTuple):
     Attributes:
         anchor_sizes: side in pixels of the anchors of each level of the pyramid, whose area is its square.
         anchor_ratios: height to width of the anchors at each position.
-        rounds_anchors: whether anchors have corners at whole pixels around their centre.
+        rounds_anchors: whether anchors have corners at whole pixels around their center.
         positive_overlap, negative_overlap: an anchor whose IoU with an object is at least the first learns to be it,
             one that has less than the second with all objects learns to be none, others learn nothing.
         lowest_overlap: the anchors that overlap an object most learn to be it with less, but at least this.
@@ -201,7 +201,7 @@ class MaskRcnnRules(NamedTuple):
         anchor_beta, box_beta: where the loss of a regression turns from a square to a line; 0 for a line alone.
         box_size, mask_size: side of the maps that are cut out for a region's box and for its mask.
         samples_per_bin: points in each direction that an entry of these is the mean of; -1: about one a position.
-        aligned: entries of a map are at the centres of their pixels, not at their corners.
+        aligned: entries of a map are at the centers of their pixels, not at their corners.
         reference_size: side in pixels of a region that is cut out of the third map.
         least_score: of a detection.
         detection_overlap: a detection whose IoU with a better one of its class is larger is suppressed.

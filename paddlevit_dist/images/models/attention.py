@@ -60,7 +60,7 @@ def attend(
     """Multi-head attention, ``after(softmax(before(scale * q k^T))) v`` with dropout on the weights.
 
     It is fused on a GPU in half precision where nothing changes the weights on their way, and then draws other random
-    numbers for its dropout. The plain product is the reference and computes everything else, Swin's learnt bias and
+    numbers for its dropout. The plain product is the reference and computes everything else, Swin's learned bias and
     CaiT's mixed heads among it.
 
     Args:

@@ -57,7 +57,7 @@ class ClassAttention(MultiHeadAttention):
 
 
 class CaiTBlock(nn.Layer):
-    """Attention, then MLP, each on normalised input, scaled by channel (LayerScale) and added to what came in."""
+    """Attention, then MLP, each on normalized input, scaled by channel (LayerScale) and added to what came in."""
 
     def __init__(
         self, attention: nn.Layer, dim: int, mlp_dim: int, init_values: float, dropout: float, drop_path: float
@@ -139,7 +139,7 @@ class CaiT(Classifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The normalised class token (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        """The normalized class token (batch, embed_dim) of images (batch, in_channels, height, width)."""
         x = self.pos_drop(self.patch_embed(x) + self.pos_embed)  # (batch, patches, embed_dim)
         for block in self.blocks:
             x = block(x)

@@ -111,7 +111,7 @@ class ConvNeXt(PyramidClassifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The normalised mean (batch, embed_dim) over the positions of images (batch, in_channels, height, width)."""
+        """The normalized mean (batch, embed_dim) over the positions of images (batch, in_channels, height, width)."""
         return self.head["norm"](self.outputs(x)[-1].mean(axis=[1, 2]))
 
     def parts(self):

@@ -37,7 +37,7 @@ class DistilledDeiT(DeiT):
         return [self.cls_token, self.dist_token]
 
     def forward_features(self, x):
-        """The normalised class and distillation token, averaged: (batch, embed_dim)."""
+        """The normalized class and distillation token, averaged: (batch, embed_dim)."""
         return self._both_tokens(x).mean(axis=1)
 
     def forward(self, x):

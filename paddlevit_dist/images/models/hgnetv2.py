@@ -23,7 +23,7 @@ _HEAD = 2048  # channels before the classifier
 
 
 class AffineScale(nn.Layer):
-    """scale * x + bias, one number each, as learnt ("LAB")."""
+    """scale * x + bias, one number each, as learned ("LAB")."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class HGNetV2(Classifier):
         stem_dims: channels within the stem, and of what leaves it.
         depths, dims, middle_dims: blocks of each stage, channels that leave it, and of its convolutions.
         kernel_sizes, light: of these, see ``HGBlock``; layers: of each block, one number or one for each stage.
-        use_lab: a learnt scale and shift after each ReLU.
+        use_lab: a learned scale and shift after each ReLU.
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed.
         frozen_stages: how many parts do not learn: 1 is the stem, 2 the first stage too, and so on; their batch norms
             are fixed.

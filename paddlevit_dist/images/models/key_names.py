@@ -306,7 +306,7 @@ _CONVNEXT_HUGGINGFACE = (
     (r"^classifier\.", "head.fc."),
 )
 
-# Of DINOv3's ConvNeXt, whose features are normalised by what is here the classifier's norm.
+# Of DINOv3's ConvNeXt, whose features are normalized by what is here the classifier's norm.
 _DINO_BLOCK = r"^(?:model\.)?stages\.(\d+)\.layers\.(\d+)\."
 _CONVNEXT_DINO = (
     (r"^(?:model\.)?stages\.0\.downsample_layers\.", "stem."),

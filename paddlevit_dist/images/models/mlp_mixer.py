@@ -20,7 +20,7 @@ def _mlp(dim: int, hidden_dim: int, dropout: float) -> Mlp:
 
 
 class MixerBlock(nn.Layer):
-    """An MLP over the patches, then one over the channels, each on normalised input and added to what came in."""
+    """An MLP over the patches, then one over the channels, each on normalized input and added to what came in."""
 
     def __init__(self, dim: int, num_patches: int, token_dim: int, channel_dim: int, dropout: float, drop_path: float):
         super().__init__()
@@ -78,7 +78,7 @@ class MlpMixer(Classifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The mean of the normalised tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        """The mean of the normalized tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
         x = self.stem(x)  # (batch, patches, embed_dim)
         for block in self.blocks:
             x = block(x)

@@ -99,7 +99,7 @@ class ConvolutionalMlp(nn.Layer):
 
 
 class PvtBlock(nn.Layer):
-    """Attention, then MLP, each on normalised input and added to what came in."""
+    """Attention, then MLP, each on normalized input and added to what came in."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class PyramidVisionTransformer(PyramidClassifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The mean of the normalised tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        """The mean of the normalized tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
         return self.outputs(x)[-1].mean(axis=[1, 2])
 
     def parts(self):

@@ -66,8 +66,8 @@ def resize_relative_position_bias(table: np.ndarray, window: tuple[int, int]) ->
 def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:
     """float64 (new_size, old_size): each row the weights of the old samples in a new one.
 
-    Source: Keys, Cubic convolution interpolation, 1981, with a = -1/2; samples at pixel centres, weights beyond the
-    border left out and the rest normalised.
+    Source: Keys, Cubic convolution interpolation, 1981, with a = -1/2; samples at pixel centers, weights beyond the
+    border left out and the rest normalized.
     """
     scale = old_size / new_size
     width = max(scale, 1.0)  # the filter covers as many old samples as fall into a new one
@@ -94,7 +94,7 @@ ANTIALIASED, BICUBIC, OFFSET = "antialiased", "bicubic", "offset"
 def resampling_matrix(kind: str, old_size: int, new_size: int, dtype: str) -> np.ndarray:
     """(new_size, old_size): each row the weights of the old samples in a new one, of positions at other sizes.
 
-    "antialiased": ``bicubic_matrix``, timm's. "bicubic": four neighbours with a = -3/4, those beyond the border being
+    "antialiased": ``bicubic_matrix``, timm's. "bicubic": four neighbors with a = -3/4, those beyond the border being
     the border's, as PyTorch and Paddle interpolate. "offset": the same with the scale (new_size + 0.1) / old_size of
     DINOv2's authors, whose samples lie a little nearer to one another.
     """

@@ -25,7 +25,7 @@ _STEM_STRIDE = 4  # of the first convolution and of the pooling after it
 
 
 class FrozenBatchNorm(nn.Layer):
-    """Batch normalisation whose statistics, scale and shift are fixed, in training too: nothing of it is a parameter.
+    """Batch normalization whose statistics, scale and shift are fixed, in training too: nothing of it is a parameter.
 
     Its state has the names of ``paddle.nn.BatchNorm2D``, so the same weights fit either.
     """

@@ -18,7 +18,7 @@ def angles(kind: str, grid: tuple[int, int], head_dim: int) -> np.ndarray:
     """float64 (patches, head_dim / 2), row by row: a quarter of the channels turn with the row, the next with the
     column.
 
-    "axial", DINOv3's: patch centres from -1 to 1 along each side, one turn in 100 ** (4 j / head_dim) of it. "grid",
+    "axial", DINOv3's: patch centers from -1 to 1 along each side, one turn in 100 ** (4 j / head_dim) of it. "grid",
     EVA-02's: a patch's number, scaled to a grid of 16, times 10000 ** (-4 j / head_dim).
     """
     powers = np.arange(head_dim // 4) / (head_dim / 4)

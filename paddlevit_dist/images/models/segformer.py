@@ -32,7 +32,7 @@ class SegFormerHead(nn.Layer):
 
     In the paper each map goes through a linear layer and is enlarged, then all are concatenated, from the coarsest to
     the finest, and fused by a convolution of 1 x 1. Nothing between the layer and the convolution is but linear, and an
-    enlarged map is a mean of neighbours with weights that sum to 1: so each map is multiplied by the product of both
+    enlarged map is a mean of neighbors with weights that sum to 1: so each map is multiplied by the product of both
     weights at its own size, and only sums are enlarged. At 512 x 512 B0 then has 4.1 G multiply-accumulates in place
     of the paper's 8.4 G (table 1), and no map has four times the head's channels.
     """

@@ -172,7 +172,7 @@ _VIT_MMSEGMENTATION = (
     (_VIT_LAYER + r"ffn\.layers\.1\.", r"blocks.\1.mlp.fc2."),
     (r"^ln1\.", "norm."),
 )
-_UNFOLDED = [0, 2, 1, 3]  # which of mmsegmentation's four neighbours, row by row, are ours, column by column
+_UNFOLDED = [0, 2, 1, 3]  # which of mmsegmentation's four neighbors, row by row, are ours, column by column
 
 
 def _swin_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _swin_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
     ours = rename(without(state, ("relative_position_index",)), _SWIN_MMSEGMENTATION)
     for name, value in ours.items():
         if ".downsample." in name and value.shape[-1] % 4 == 0:
-            apart = value.reshape(*value.shape[:-1], -1, 4)[..., _UNFOLDED]  # (..., channels, neighbours)
+            apart = value.reshape(*value.shape[:-1], -1, 4)[..., _UNFOLDED]  # (..., channels, neighbors)
             ours[name] = np.moveaxis(apart, -1, -2).reshape(value.shape)
     return ours
 

@@ -58,10 +58,10 @@ class Segmenter(Model):
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
         """Logits, float32 (N, classes, h, w), at the network's own resolution: whoever calls it resizes them,
-        bilinearly between the centres of pixels. In training mode, of a model with an auxiliary head, also that head's.
+        bilinearly between the centers of pixels. In training mode, of a model with an auxiliary head, also that head's.
 
         Args:
-            images: float32 (N, 3, H, W), normalised.
+            images: float32 (N, 3, H, W), normalized.
         """
         raise NotImplementedError
 
@@ -135,7 +135,7 @@ def fan_out(number: int) -> nn.initializer.Initializer:
 
 
 def resize_maps(x: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
-    """Maps (N, channels, height, width) at another (height, width): bilinear between the centres of positions. Under
+    """Maps (N, channels, height, width) at another (height, width): bilinear between the centers of positions. Under
     mixed precision Paddle interpolates in float32; the result has the dtype of what came in."""
     if list(x.shape[2:]) == list(size):
         return x

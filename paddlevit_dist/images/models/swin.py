@@ -68,7 +68,7 @@ def relative_position_index(height: int, width: int) -> np.ndarray:
 
 
 def attention_mask(grid: Size, window: Size, shift: Size) -> np.ndarray:
-    """float32 (windows, tokens, tokens): 0 where two tokens of a shifted image were neighbours before, else -100.
+    """float32 (windows, tokens, tokens): 0 where two tokens of a shifted image were neighbors before, else -100.
 
     Source: section 3.2, "Efficient batch computation for shifted configuration"; padded positions belong to the last
     region, as in timm.
@@ -104,7 +104,7 @@ _EPSILON = 1e-5
 
 
 class WindowAttention(MultiHeadAttention):
-    """Multi-head self-attention among the tokens of a window, with a learnt bias for each relative position."""
+    """Multi-head self-attention among the tokens of a window, with a learned bias for each relative position."""
 
     def __init__(self, dim: int, window: Size, num_heads: int, qkv_bias: bool, **dropouts: float):
         super().__init__(num_heads, head_dim("EMBED_DIM of a stage", dim, num_heads), **dropouts)
@@ -133,7 +133,7 @@ class WindowAttention(MultiHeadAttention):
         return attention
 
     def position_bias(self):
-        """The learnt bias of each pair of a window's tokens, (heads, tokens, tokens)."""
+        """The learned bias of each pair of a window's tokens, (heads, tokens, tokens)."""
         tokens = self.window[0] * self.window[1]
         index = self.relative_position_index.astype("int64")  # Layer.to(dtype=...) changes it too
         bias = paddle.gather(self.relative_position_bias_table, index)  # (tokens ** 2, heads)
@@ -141,7 +141,7 @@ class WindowAttention(MultiHeadAttention):
 
 
 class SwinBlock(nn.Layer):
-    """Windowed attention, then MLP, each on normalised input and added to what came in.
+    """Windowed attention, then MLP, each on normalized input and added to what came in.
 
     Args:
         grid: height and width of its input in tokens. A side that is not longer than the window's gets one window of
@@ -197,7 +197,7 @@ class SwinBlock(nn.Layer):
 
 
 class PatchMerging(nn.Layer):
-    """Four neighbouring tokens become one of twice the width; a missing row or column is filled with zeros."""
+    """Four neighboring tokens become one of twice the width; a missing row or column is filled with zeros."""
 
     def __init__(self, dim: int, grid: Size | None):
         super().__init__()
@@ -241,7 +241,7 @@ class SwinStage(nn.Layer):
 
 
 class NormalizedPatches(PatchEmbedding):
-    """Patches as a normalised image of vectors.
+    """Patches as a normalized image of vectors.
 
     Args:
         any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
@@ -327,7 +327,7 @@ class SwinTransformer(PyramidClassifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The mean of the normalised tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        """The mean of the normalized tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
         return self.norm(self.outputs(x)[-1]).mean(axis=[1, 2])
 
     def parts(self):

@@ -129,8 +129,8 @@ class UPerNet(Segmenter):
     Args, besides those of ``Segmenter``:
         channels, auxiliary_channels: of the heads.
         auxiliary_map: which of the four maps the auxiliary head is on.
-        norm_epsilon: each map is normalised over its channels, with this epsilon; None: none is.
-        has_last_norm: the last map is normalised by the backbone's own last norm.
+        norm_epsilon: each map is normalized over its channels, with this epsilon; None: none is.
+        has_last_norm: the last map is normalized by the backbone's own last norm.
         has_neck: maps of one resolution, a ViT's, are brought to four.
     """
 
@@ -180,11 +180,11 @@ class UPerNet(Segmenter):
         """None.
 
         Raises:
-            UserError: the weights are of a ViT whose last map is normalised, and this one's is not.
+            UserError: the weights are of a ViT whose last map is normalized, and this one's is not.
         """
         if self.neck is not None and not self.has_last_norm and f"{segmentation_names.BACKBONE}norm.weight" in state:
             raise UserError(
-                "these are weights of a UPerNet that normalises the last map of its ViT, which this one does not: "
+                "these are weights of a UPerNet that normalizes the last map of its ViT, which this one does not: "
                 "build it with has_last_norm=True, as upernet_vit_base is"
             )
         return []

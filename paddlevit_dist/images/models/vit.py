@@ -42,7 +42,7 @@ class Attention(MultiHeadAttention):
 
 
 class ViTBlock(nn.Layer):
-    """Attention, then MLP, each on normalised input and added to what came in."""
+    """Attention, then MLP, each on normalized input and added to what came in."""
 
     def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, **attention: Any):
         super().__init__()
@@ -69,8 +69,8 @@ class VisionTransformer(Classifier):
         resampling: how position embeddings are interpolated to their grid, see ``resampling_matrix``.
         mlp_multiple: the hidden width of an MLP is rounded up to a multiple of it.
         qkv_bias: also "queries and values".
-        class_token, registers: learnt tokens in front of the patches: one, and how many behind it.
-        positions: "all" tokens have a learnt position, or "patches", or None.
+        class_token, registers: learned tokens in front of the patches: one, and how many behind it.
+        positions: "all" tokens have a learned position, or "patches", or None.
         patch_bias: of the embedding of patches.
         pool: what the classifier reads: the first "token", the "average" of the patches, or "attention" to all tokens.
         pool_norm: the norm follows that average, not the last block.
@@ -177,7 +177,7 @@ class VisionTransformer(Classifier):
 
     @property
     def num_prefix_tokens(self) -> int:
-        """Learnt tokens in front of the patches."""
+        """Learned tokens in front of the patches."""
         return int(self.has_class_token) + self.registers + self.extra_tokens
 
     @property
@@ -186,7 +186,7 @@ class VisionTransformer(Classifier):
         return self.num_prefix_tokens if self.positions == "all" else 0
 
     def create_tokens(self) -> None:
-        """Create the learnt tokens that precede the patches."""
+        """Create the learned tokens that precede the patches."""
         if self.has_class_token:
             self.cls_token = self.create_parameter([1, 1, self.embed_dim], default_initializer=TruncatedNormal())
         if self.registers:
@@ -196,25 +196,25 @@ class VisionTransformer(Classifier):
     def forward_features(self, x):
         """What the classifier reads, (batch, embed_dim), of images (batch, in_channels, height, width)."""
         if self.pool == "token":
-            return self.norm(self.first_tokens(x)[:, 0])  # normalising only the token that is read
+            return self.norm(self.first_tokens(x)[:, 0])  # normalizing only the token that is read
         tokens = self.tokens(x)
         if self.pool == "attention":
             return self.attn_pool(tokens)
         return self.fc_norm(tokens[:, self.num_prefix_tokens :].mean(axis=1))
 
     def tokens(self, x):
-        """All tokens (batch, prefix tokens + patches, embed_dim), normalised unless the norm follows the pool."""
+        """All tokens (batch, prefix tokens + patches, embed_dim), normalized unless the norm follows the pool."""
         return self.norm(self.encode(x))
 
     def encode(self, x):
-        """All tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalised."""
+        """All tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalized."""
         grid, x = self._grid(x), self.embedded(x)
         for block in self.blocks:
             x = self._pass(block, x, grid)
         return x
 
     def first_tokens(self, x):
-        """The learnt tokens (batch, prefix tokens, embed_dim) after the last block, not normalised."""
+        """The learned tokens (batch, prefix tokens, embed_dim) after the last block, not normalized."""
         grid, x = self._grid(x), self.embedded(x)
         blocks = list(self.blocks)
         for block in blocks[:-1]:
@@ -271,7 +271,7 @@ class VisionTransformer(Classifier):
         return paddle.concat([prefix, patches], axis=1) if self._placed_tokens else patches
 
     def prefix_tokens(self):
-        """The learnt tokens (1, n, embed_dim) that precede the patches, in order."""
+        """The learned tokens (1, n, embed_dim) that precede the patches, in order."""
         return [getattr(self, name) for name in ("cls_token", "reg_token") if hasattr(self, name)]
 
     def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:

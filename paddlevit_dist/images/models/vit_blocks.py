@@ -143,7 +143,7 @@ class ConfigurableAttention(MultiHeadAttention):
 
 
 class LayerScale(nn.Layer):
-    """A learnt factor for each channel."""
+    """A learned factor for each channel."""
 
     def __init__(self, dim: int, start: float):
         super().__init__()
@@ -154,7 +154,7 @@ class LayerScale(nn.Layer):
 
 
 class ConfigurableBlock(nn.Layer):
-    """Attention, then MLP, each on normalised input, scaled, and added to what came in."""
+    """Attention, then MLP, each on normalized input, scaled, and added to what came in."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class ConfigurableBlock(nn.Layer):
 
 
 class AttentionPool(MultiHeadAttention):
-    """One learnt query on all tokens, and an MLP: (batch, dim) of (batch, tokens, dim)."""
+    """One learned query on all tokens, and an MLP: (batch, dim) of (batch, tokens, dim)."""
 
     def __init__(self, dim: int, num_heads: int, mlp_dim: int, extras: BlockConfig):
         super().__init__(num_heads, dim // num_heads, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""How well the pixels of images are labelled: sums over all images at the size in which they are stored; and what
+"""How well the pixels of images are labeled: sums over all images at the size in which they are stored; and what
 an evaluation shows of it."""
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _WRONG = np.array([(230, 30, 30)], np.uint8)
 
 
 class SegmentationMetrics(ConfusionMetrics):
-    """Counts of (label, prediction) pairs over labelled pixels, and of those near boundaries, see
+    """Counts of (label, prediction) pairs over labeled pixels, and of those near boundaries, see
     ``metrics.counts``. Counted on the host, while a GPU computes the next image: on a GPU, Paddle's ``bincount``
     waits for all that is queued.
 

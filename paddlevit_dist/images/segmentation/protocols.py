@@ -149,6 +149,6 @@ def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> 
 
 
 def upsample(logits: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
-    """float32 (N, classes, *size): bilinear between the centres of pixels. It is made float32 before it becomes large:
+    """float32 (N, classes, *size): bilinear between the centers of pixels. It is made float32 before it becomes large:
     one large tensor, and not two."""
     return resize_maps(logits.astype("float32"), size)

@@ -29,9 +29,9 @@ class SegmentationDataSection(ObjectData):
     CROP_SIZE: Pair[int] = key(
         [512, 512], "crop in training, and SEGMENTATION.CROP unless it is set: height and width", SIDE_PX
     )
-    LARGEST_CLASS_SHARE: float = key(
+    MAX_CLASS_FRACTION: float = key(
         0.75,
-        "training: a crop of which one class has more than this share of the labelled pixels is drawn again, ten times "
+        "training: a crop of which one class has more than this share of the labeled pixels is drawn again, ten times "
         "at most; 1: never",
         SHARE_ABOVE_0,
     )
@@ -46,13 +46,13 @@ class SegmentationDataSection(ObjectData):
     )
     CLASS_LIST: PathText | None = key(
         None,
-        "file with the names of the classes, and their numbers or colours in label maps, below DATA_PATH or absolute; "
+        "file with the names of the classes, and their numbers or colors in label maps, below DATA_PATH or absolute; "
         "None: classes.txt, labelmap.txt, classes.csv, classes.json or the like, where there is one",
     )
     REDUCE_ZERO_LABEL: bool | None = key(
         None, "0 in label maps is no class, and k is class k - 1; None: so for ADE20K and Pascal Context only"
     )
-    UNLABELLED: Literal["background", "ignored"] = key(
+    UNLABELED_PIXELS: Literal["background", "ignored"] = key(
         "background", "pixels outside of all outlines of Labelme or YOLO: class background, or ignored"
     )
 
@@ -64,10 +64,10 @@ class SegmentationSection(Section):
     OHEM_THRESHOLD: float | None = key(
         None,
         "only pixels whose class has a smaller probability than this count in the cross-entropy of the main head, and "
-        "the OHEM_KEPT hardest of each image; None: all",
+        "the OHEM_MIN_KEPT hardest of each image; None: all",
         SHARE_ABOVE_0,
     )
-    OHEM_KEPT: int = key(100_000, "OHEM_THRESHOLD: fewest pixels of an image that count", AT_LEAST_1)
+    OHEM_MIN_KEPT: int = key(100_000, "OHEM_THRESHOLD: fewest pixels of an image that count", AT_LEAST_1)
     PROTOCOL: Literal["whole", "slide"] = key(
         "whole", "evaluation and prediction: the network sees images whole, or by windows that slide over them"
     )
@@ -81,7 +81,7 @@ class SegmentationSection(Section):
         [1.0], "evaluation and prediction: mean over these scales of what the network sees", Range(low=0.05, high=20)
     )
     FLIP: bool = key(False, "evaluation and prediction: mean with what it finds in mirrored images")
-    LOGITS_BY: Literal["input", "stored"] = key(
+    RESIZE_LOGITS_VIA: Literal["input", "stored"] = key(
         "input",
         "logits become as large as the network's input, then as the stored image, as mmsegmentation has it; stored: "
         "in one step, as transformers",
@@ -112,7 +112,7 @@ def _check(given: ConfigView[SegmentationSettings]) -> list[str]:
             raise UserError(f"{given[longest]}: it limits {shortest}, which is not set: set that, or leave this out")
     own = given.values.SEGMENTATION
     if own.CLASS_WEIGHTS and not any(own.CLASS_WEIGHTS):
-        raise UserError(f"{given['SEGMENTATION.CLASS_WEIGHTS']}: expected one above 0, or nothing is learnt")
+        raise UserError(f"{given['SEGMENTATION.CLASS_WEIGHTS']}: expected one above 0, or nothing is learned")
     if not own.SCALES:
         raise UserError(f"{given['SEGMENTATION.SCALES']}: expected at least one, such as [1.0]")
     crop = own.CROP or data.CROP_SIZE
@@ -125,10 +125,10 @@ def _check(given: ConfigView[SegmentationSettings]) -> list[str]:
 
 def _find_unused(given: ConfigView[SegmentationSettings]) -> Iterator[IgnoredKeys]:
     if given.values.SEGMENTATION.OHEM_THRESHOLD is None:
-        yield IgnoredKeys(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
-    elif given.values.SEGMENTATION.OHEM_KEPT >= math.prod(given.values.DATA.CROP_SIZE):
+        yield IgnoredKeys(("SEGMENTATION.OHEM_MIN_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
+    elif given.values.SEGMENTATION.OHEM_MIN_KEPT >= math.prod(given.values.DATA.CROP_SIZE):
         why = "a crop has no more pixels than always count: {}"
-        yield IgnoredKeys(("SEGMENTATION.OHEM_THRESHOLD",), "SEGMENTATION.OHEM_KEPT", why)
+        yield IgnoredKeys(("SEGMENTATION.OHEM_THRESHOLD",), "SEGMENTATION.OHEM_MIN_KEPT", why)
     if given.values.SEGMENTATION.PROTOCOL == "whole":
         yield IgnoredKeys(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
     if given.values.DATA.VAL_FRACTION is None:
@@ -136,14 +136,14 @@ def _find_unused(given: ConfigView[SegmentationSettings]) -> Iterator[IgnoredKey
 
 
 _KEYS = rows(SegmentationSettings)
-_LOSSES = ("CLASS_WEIGHTS", "DICE_WEIGHT", "LOVASZ_WEIGHT", "OHEM_THRESHOLD", "OHEM_KEPT")
+_LOSSES = ("CLASS_WEIGHTS", "DICE_WEIGHT", "LOVASZ_WEIGHT", "OHEM_THRESHOLD", "OHEM_MIN_KEPT")
 _OF_LOSSES = tuple(f"SEGMENTATION.{name}" for name in _LOSSES)
 TABLE = KeyTable(
     _KEYS,
     effects={
         "score": ("DATA.RESIZE", "DATA.EVAL_DIVISOR"),
         "training": _OF_LOSSES,
-        "data": ("DATA.CLASS_LIST", "DATA.REDUCE_ZERO_LABEL", "DATA.UNLABELLED"),
+        "data": ("DATA.CLASS_LIST", "DATA.REDUCE_ZERO_LABEL", "DATA.UNLABELED_PIXELS"),
     },
     training=(*_OF_LOSSES, *(row.name for row in _KEYS if row.meaning.startswith("training:"))),
     resolve_defaults=_complete,

@@ -43,14 +43,14 @@ _OF_PIXELS, _OF_CLASSES = ("loss", "auxiliary"), ("dice", "lovasz")  # what term
 _NO_LABELS = np.zeros((0, 0), np.uint8)
 _OUTPUT = (
     "(batch, classes, rows, columns), logits at the network's own resolution: resize them bilinearly between the "
-    "centres of pixels (align_corners false, half_pixel) to the size of the image; its class is the largest"
+    "centers of pixels (align_corners false, half_pixel) to the size of the image; its class is the largest"
 )
 
 
 class ImageSegmentation(BackboneTask):
     """Trains and evaluates a network that gives each pixel of an image a class.
 
-    Cross-entropy is divided by the labelled pixels of all ranks and micro-batches, or by their classes' weights. Dice
+    Cross-entropy is divided by the labeled pixels of all ranks and micro-batches, or by their classes' weights. Dice
     and Lovasz losses are of each class in each image, and divided by how many of these there are. mmsegmentation's
     authors divide by the pixels of a device, those without a class too. Scores: each image alone, all of its pixels
     once, at its stored size; no number depends on batches or processes.
@@ -129,7 +129,7 @@ class ImageSegmentation(BackboneTask):
         return collate(samples)
 
     def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labeled]:
-        """A collated training batch as the model sees it, under the colours of its labels."""
+        """A collated training batch as the model sees it, under the colors of its labels."""
         return [self._image(image, labels, samples) for image, labels in zip(batch["images"], batch["labels"])]
 
     def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labeled]:
@@ -140,7 +140,7 @@ class ImageSegmentation(BackboneTask):
     def _image(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labeled:
         drawn = overlaid(image.transpose(1, 2, 0), labels, get_palette(samples.dataset, len(self.class_names)))
         share = np.count_nonzero(labels != IGNORED) / max(labels.size, 1)
-        return in_cell(drawn), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labelled"
+        return in_cell(drawn), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labeled"
 
     def image_legend(self) -> list[tuple[str, Color]]:
         return self.build_legend([tuple(color) for color in get_palette(self, len(self.class_names)).tolist()])
@@ -202,7 +202,7 @@ class ImageSegmentation(BackboneTask):
         if threshold is None:
             return LossTerm(resized_cross_entropy(logits, labels, IGNORED, weights), counted.sum())
         losses = cross_entropies(logits, labels, IGNORED, axis=1)
-        counted = counted * hardest(losses, labels, IGNORED, threshold, keys.OHEM_KEPT)
+        counted = counted * hardest(losses, labels, IGNORED, threshold, keys.OHEM_MIN_KEPT)
         return LossTerm((losses * counted).sum(), counted.sum())
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class ImageSegmentation(BackboneTask):
         """Return what SEGMENTATION says of evaluations."""
         keys, crop = self.config.SEGMENTATION, self.crop
         stride = tuple(keys.STRIDE or (max(1, 2 * side // 3) for side in crop))
-        more = tuple(keys.SCALES), keys.FLIP, keys.LOGITS_BY == "stored", self.config.DATA.EVAL_DIVISOR
+        more = tuple(keys.SCALES), keys.FLIP, keys.RESIZE_LOGITS_VIA == "stored", self.config.DATA.EVAL_DIVISOR
         return EvaluationProtocol(crop if keys.PROTOCOL == "slide" else None, stride, *more)
 
     def protocol_line(self) -> str:
@@ -337,8 +337,8 @@ class SegmentationInput(NamedTuple):
 
 
 class MaskWriter(PredictionWriter):
-    """Writes ``masks/NAME.png``, whose pixels are numbers of classes from 0 and which shows their colours, of each
-    image; and of a new one ``pictures/NAME.jpg`` under these colours, with their names.
+    """Writes ``masks/NAME.png``, whose pixels are numbers of classes from 0 and which shows their colors, of each
+    image; and of a new one ``pictures/NAME.jpg`` under these colors, with their names.
 
     Args:
         folder: exists.
@@ -377,7 +377,7 @@ class MaskWriter(PredictionWriter):
         said = f"masks are in {self.folder / MASKS}: the number of a pixel is the line of its class in "
         lines = [f"{said}{self.folder / CLASSES}, from 0"]
         if isinstance(self.samples, InputSamples):
-            lines.append(f"images under the colours of their classes are in {self.folder / IMAGES}")
+            lines.append(f"images under the colors of their classes are in {self.folder / IMAGES}")
         return lines
 
 

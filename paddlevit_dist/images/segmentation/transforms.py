@@ -2,7 +2,7 @@
 generator.
 
 The course is mmsegmentation's for ADE20K and Cityscapes (configs/_base_/datasets/ade20k.py, version 1.2.2): resize to a
-random scale, crop, mirror half of the images, change colours, fill up to the crop's size. Images are resized
+random scale, crop, mirror half of the images, change colors, fill up to the crop's size. Images are resized
 bilinearly, with Pillow's filter or as OpenCV does; labels are those of the nearest pixel.
 """
 
@@ -47,7 +47,7 @@ class SegmentationEvaluationTransform:
 
 @dataclass(frozen=True)
 class SegmentationTrainingTransform:
-    """A user's own transforms, then resize, crop, mirror, change colours, fill up.
+    """A user's own transforms, then resize, crop, mirror, change colors, fill up.
 
     Attributes:
         own: names of ``register_transform``.
@@ -55,9 +55,9 @@ class SegmentationTrainingTransform:
         scales: smallest and largest scale.
         how: as in ``resized``.
         crop: height and width of the result.
-        largest_share: of the labelled pixels of a crop that one class may have, see ``_choose``.
+        largest_share: of the labeled pixels of a crop that one class may have, see ``_choose``.
         flip_probability: of a mirrored image.
-        is_photometric: colours change.
+        is_photometric: colors change.
         padding: red, green and blue of what is beside an image smaller than the crop.
     """
 
@@ -135,7 +135,7 @@ def training_transform(data: SegmentationDataSection) -> SegmentationTrainingTra
         scales=tuple(data.SCALE_RANGE),
         how=data.RESIZE,
         crop=tuple(data.CROP_SIZE),
-        largest_share=data.LARGEST_CLASS_SHARE,
+        largest_share=data.MAX_CLASS_FRACTION,
         flip_probability=data.HORIZONTAL_FLIP,
         is_photometric=data.PHOTOMETRIC,
         padding=tuple(round(255 * mean) for mean in data.IMAGENET_MEAN),

@@ -1,7 +1,7 @@
 """From an image to a network's input array; all randomness comes from the sample's generator.
 
 - ``crops``: sizes, crops, flips: the transforms as a whole, of training and evaluation
-- ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, colour jitter and their building blocks
-- ``on_device``: normalisation, random erasing, mixup and cutmix of whole batches
+- ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, color jitter and their building blocks
+- ``on_device``: normalization, random erasing, mixup and cutmix of whole batches
 - ``decoding_opencv``: DATA.DECODER fast
 """

@@ -1,4 +1,4 @@
-"""From an image to the uint8 array that goes to the device; normalisation happens there, on whole batches.
+"""From an image to the uint8 array that goes to the device; normalization happens there, on whole batches.
 
 Every transform is called as ``transform(image, generator)`` and draws all that is random from ``generator``. Each
 returns (channels, size, size) uint8, C-contiguous. An ``augment`` of a training transform changes the image between
@@ -23,7 +23,7 @@ _CROP_ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class EvaluationTransform:
-    """Resize by the crop fraction, then centre crop, as torchvision and timm do for evaluation.
+    """Resize by the crop fraction, then center crop, as torchvision and timm do for evaluation.
 
     The shorter side becomes ``floor(image_size / crop_pct)`` and the longer one ``int(shorter * long / short)``,
     truncated as torchvision does; with the crop mode "squash" both sides become the former, whatever the image's
@@ -102,7 +102,7 @@ class TrainingTransform:
         return to_array(image, self.channels, flip)
 
     def augmented(self, image: Image.Image | np.ndarray, generator: np.random.Generator) -> Any:
-        """``image`` after ``augment``, which may add colour: gray in a colour dataset becomes RGB first."""
+        """``image`` after ``augment``, which may add color: gray in a color dataset becomes RGB first."""
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
         return self.augment(in_color(image, self.channels), generator)
@@ -170,7 +170,7 @@ class GlyphTransform:
     def draw_inverse_map(self, size: tuple[int, int], generator: np.random.Generator) -> tuple[float, ...]:
         """The six numbers that Pillow expects: the first two rows of the map from target to source coordinates.
 
-        A source point goes to the target by shear, scale and rotation about the centre, then the shift.
+        A source point goes to the target by shear, scale and rotation about the center, then the shift.
         """
         share = self.distortion
         angle = share * math.radians(generator.uniform(-self.largest_rotation_degrees, self.largest_rotation_degrees))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def describe_input(data: "ImageDataSection", turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
-    """Return what ``ExportParts.about`` says of the input of a network that takes normalised RGB images.
+    """Return what ``ExportParts.about`` says of the input of a network that takes normalized RGB images.
 
     Args:
         data: the configuration's DATA.

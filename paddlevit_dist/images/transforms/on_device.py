@@ -34,7 +34,7 @@ class PixelNormalizer:
         self.deviation = 255.0 * np.asarray(deviation, dtype=np.float32)
 
     def __call__(self, images: paddle.Tensor) -> paddle.Tensor:
-        # The inference formula of batch normalisation is just this one, (x - mean) / sqrt(variance), in one kernel:
+        # The inference formula of batch normalization is just this one, (x - mean) / sqrt(variance), in one kernel:
         # 9 ms for 32 images on a core, where broadcast subtraction and division take 73.
         mean, variance = (constant(np.array, tuple(row.tolist()), "float32") for row in (self.mean, self.deviation**2))
         # Not in half precision: that would round pixels, and a GPU's kernel then wants a scale and a shift as well.
@@ -42,7 +42,7 @@ class PixelNormalizer:
             return F.batch_norm(images.astype("float32"), mean, variance, training=False, epsilon=0.0)
 
     def pixels(self, images: paddle.Tensor) -> list[np.ndarray]:
-        """The images that normalised ones show: uint8 (height, width[, channels]) each."""
+        """The images that normalized ones show: uint8 (height, width[, channels]) each."""
         mean, deviation = self.mean.reshape(-1, 1, 1), self.deviation.reshape(-1, 1, 1)
         values = np.rint(images.numpy() * deviation + mean).clip(0, 255).astype(np.uint8)
         return [image[0] if len(image) == 1 else image.transpose(1, 2, 0) for image in values]
@@ -72,14 +72,14 @@ def replace(images: paddle.Tensor, masks: paddle.Tensor, by: paddle.Tensor) -> p
 
 _ATTEMPTS = 10
 
-ROWS, BOXES, COLORS = "erase_rows", "erase_boxes", "erase_colours"  # keys of a batch
+ROWS, BOXES, COLORS = "erase_rows", "erase_boxes", "erase_colors"  # keys of a batch
 
 
 @dataclass(frozen=True)
 class RandomErasing:
-    """Fills random boxes of a normalised image.
+    """Fills random boxes of a normalized image.
 
-    The boxes, and the colours of "rand", come from the sample's generator. The noise of "pixel" is made on the device
+    The boxes, and the colors of "rand", come from the sample's generator. The noise of "pixel" is made on the device
     from the step's seed: a value for each pixel would double what a loader process hands over.
 
     Args:
@@ -103,7 +103,7 @@ class RandomErasing:
         """Draw what to erase from an image of ``shape`` (channels, height, width).
 
         Returns:
-            boxes int32 (max_count, 4): top, left, bottom, right, zeros where there is none; with "rand" also colours
+            boxes int32 (max_count, 4): top, left, bottom, right, zeros where there is none; with "rand" also colors
             float32 (max_count, channels).
         """
         channels, height, width = shape
@@ -140,7 +140,7 @@ class RandomErasing:
         return None
 
     def fill(self, images: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
-        """Normalised images (batch, channels, height, width) with the boxes of their batch filled."""
+        """Normalized images (batch, channels, height, width) with the boxes of their batch filled."""
         rows, boxes = batch[ROWS], batch[BOXES]  # (erased,), (erased, max_count, 4)
         erased = paddle.index_select(images, rows, axis=0)  # (erased, channels, height, width)
         values = paddle.randn(erased.shape) if self.mode == "pixel" else paddle.zeros([1, 1, 1, 1])

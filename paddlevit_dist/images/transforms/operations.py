@@ -1,7 +1,7 @@
 """Single image operations with their parameter ranges, from which the augmentation policies are built.
 
 Names, ranges and their roundings are those of timm's strings, so that a recipe written for it means the same here. All
-operations take RGB and gray ("L") images; those that only change colour leave a gray one as it is. Pillow's results are
+operations take RGB and gray ("L") images; those that only change color leave a gray one as it is. Pillow's results are
 the reference.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-Fill = int | tuple[int, ...]  # fill for pixels from outside the image: a gray value or a colour
+Fill = int | tuple[int, ...]  # fill for pixels from outside the image: a gray value or a color
 
 FULL_MAGNITUDE = 10.0  # the magnitude at which the ranges end
 BLUR_RADIUS_PX = (0.1, 2.0)
@@ -158,7 +158,7 @@ OPERATIONS: dict[str, PolicyOperation] = {
     "TranslateYRel": PolicyOperation(
         _both_ways(_SHIFT), lambda image, y, fill: _affine(image, (1, 0, 0, 0, 1, y * image.height), fill)
     ),
-    "Desaturate": PolicyOperation(_between(0.5, 0.0), _color),  # how much colour remains
+    "Desaturate": PolicyOperation(_between(0.5, 0.0), _color),  # how much color remains
     "GaussianBlur": PolicyOperation(_between(*BLUR_RADIUS_PX), _blur),
     "GaussianBlurRand": PolicyOperation(_radius, _blur),
     "Grayscale": PolicyOperation(_none, _grayscale),

@@ -1,4 +1,4 @@
-"""Random changes of colour and shape between the crop and the array: RandAugment, AutoAugment, 3-Augment, colour
+"""Random changes of color and shape between the crop and the array: RandAugment, AutoAugment, 3-Augment, color
 jitter, grayscale, blur, solarize.
 
 Each is called as ``augmentation(image, generator)`` on an RGB or gray ("L") image and returns one of the same kind and
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Augmentation = Callable[[AnyImage, np.random.Generator], AnyImage]
 
-THREE_AUGMENT = "3a"  # the policy that colour jitter goes with
+THREE_AUGMENT = "3a"  # the policy that color jitter goes with
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class TransformChain:
 def build_augmentation(train: "ClassificationTrainSection", mean: Sequence[float]) -> Augmentation | None:
     """The augmentation that the keys of TRAIN describe; None if all are off.
 
-    Of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER the first that is on is done, as in PaddleViT; colour jitter also
+    Of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER the first that is on is done, as in PaddleViT; color jitter also
     follows 3-Augment, as in DeiT III.
 
     Args:
@@ -199,7 +199,7 @@ def build_augmentation(train: "ClassificationTrainSection", mean: Sequence[float
 
 
 def get_fill(mean: Sequence[float]) -> Fill:
-    """The mean as a pixel: one number for gray images, a colour for others."""
+    """The mean as a pixel: one number for gray images, a color for others."""
     pixel = tuple(min(255, round(255 * value)) for value in mean)
     return pixel[0] if len(pixel) == 1 else pixel
 

@@ -9,7 +9,7 @@ Size = tuple[int, int]  # height, width
 
 
 def between_two(pixels: np.ndarray, axis: int, side: int, start: int = 0, stop: int | None = None) -> np.ndarray:
-    """One axis resized linearly to ``side`` pixels, whose centres lie at halves; float32.
+    """One axis resized linearly to ``side`` pixels, whose centers lie at halves; float32.
 
     Args:
         start, stop: which of these pixels are wanted; all.
@@ -56,7 +56,7 @@ def resize_image(image: Image.Image, size: Size, how: str, part: tuple[int, int,
 
 
 def nearest(stored: Size, size: Size) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the column of a stored image whose centre is nearest to that of each one of the resized image, so
+    """The row and the column of a stored image whose center is nearest to that of each one of the resized image, so
     that labels lie where pixels do. (mmsegmentation's lie up to half a pixel beside them.)"""
     rows, columns = ((2 * np.arange(side) + 1) * whole // (2 * side) for side, whole in zip(size, stored))
     return rows, columns

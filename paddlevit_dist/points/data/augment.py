@@ -1,4 +1,4 @@
-"""Random augmentation of a scene: its shape, its colours, its selection of points, and mixing two scenes.
+"""Random augmentation of a scene: its shape, its colors, its selection of points, and mixing two scenes.
 
 Both tasks use these steps; each builds a list of them from its keys, in its own order. A step is called as
 ``step(scene, generator)`` and returns a new scene, a ``Scene`` or another named tuple with the fields that the step
@@ -91,7 +91,7 @@ class RandomScale:
 
 
 def rotation(axis: int, angle: float) -> np.ndarray:
-    """float64 (3, 3) for ``xyz @ matrix``; about z it rotates from x towards y.
+    """float64 (3, 3) for ``xyz @ matrix``; about z it rotates from x toward y.
 
     Args:
         axis: 0, 1 or 2.
@@ -110,7 +110,7 @@ class AffineMap:
 
     Args:
         parts: applied in order to the identity to build the matrix.
-        centred: keep the centre of the scene's bounding box on the floor fixed; else the origin, as in PointGroup.
+        centered: keep the center of the scene's bounding box on the floor fixed; else the origin, as in PointGroup.
     """
 
     parts: tuple[Step, ...]
@@ -143,7 +143,7 @@ def with_turned_normals(scene: Any, matrix: np.ndarray) -> Any:
 
 @dataclass(frozen=True)
 class MetersConversion:
-    """Coordinates in a unit of ``unit_m`` metres become metres."""
+    """Coordinates in a unit of ``unit_m`` meters become meters."""
 
     unit_m: float
 
@@ -151,8 +151,8 @@ class MetersConversion:
         return scene._replace(xyz=scene.xyz * np.float32(self.unit_m))
 
 
-def to_metres(unit_m: float) -> tuple[Step, ...]:
-    """The step for coordinates in this unit; none where it is the metre."""
+def to_meters(unit_m: float) -> tuple[Step, ...]:
+    """The step for coordinates in this unit; none where it is the meter."""
     return () if unit_m == 1.0 else (MetersConversion(unit_m),)
 
 
@@ -169,7 +169,7 @@ class ElasticDistortion:
 
     Args:
         passes: granularity and magnitude of each ``elastic_distortion``, in the unit of the coordinates.
-        centred: centre the noise grid on the scene; else on the origin, as in PointGroup.
+        centered: center the noise grid on the scene; else on the origin, as in PointGroup.
     """
 
     passes: tuple[tuple[float, float], ...]
@@ -209,7 +209,7 @@ class PointDropout:
 
 @dataclass(frozen=True)
 class PointColorJitter:
-    """Add noise to each point's colours, and one shift to all of them.
+    """Add noise to each point's colors, and one shift to all of them.
 
     Args:
         deviation: of a point's noise, on a scale of 255.
@@ -227,7 +227,7 @@ class PointColorJitter:
 
 @dataclass(frozen=True)
 class ColorNoise:
-    """Add one normal shift of standard deviation ``deviation`` to all colours if they are float32."""
+    """Add one normal shift of standard deviation ``deviation`` to all colors if they are float32."""
 
     deviation: float
 
@@ -250,7 +250,7 @@ class ColorContrast:
 
 @dataclass(frozen=True)
 class ColorDrop:
-    """Remove all colour: every point becomes grey."""
+    """Remove all color: every point becomes gray."""
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
         return scene._replace(rgb=np.full_like(scene.rgb, GRAY))
@@ -277,7 +277,7 @@ class Mix3D:
 
 
 def mix(scene: Scene, other: Scene) -> Scene:
-    """Two scenes superimposed, each centred on the origin on the floor, with the instances of both, and the channels
+    """Two scenes superimposed, each centered on the origin on the floor, with the instances of both, and the channels
     that both have.
 
     Source: A. Nekrasov et al., "Mix3D: Out-of-Context Data Augmentation for 3D Scenes", 3DV 2021, arXiv 2110.02210.
@@ -300,7 +300,7 @@ def mix(scene: Scene, other: Scene) -> Scene:
 
 @dataclass(frozen=True)
 class PointCrop:
-    """The points around a random labelled point (around any, if none has a label), in their original order.
+    """The points around a random labeled point (around any, if none has a label), in their original order.
 
     Args:
         shape: "sphere", or "block", which is square on the floor and reaches over all heights.
@@ -349,7 +349,7 @@ def select(scene: Any, points: Any) -> Any:
 
 
 def _middle(xyz: np.ndarray) -> np.ndarray:
-    """The centre of the scene's bounding box on the floor, at its lowest height, float32 (3,)."""
+    """The center of the scene's bounding box on the floor, at its lowest height, float32 (3,)."""
     if not len(xyz):
         return np.zeros(3, np.float32)
     x, y, z = (np.ascontiguousarray(xyz[:, axis]) for axis in range(3))  # many times faster than along rows
@@ -416,7 +416,7 @@ def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: 
 
 @compiled
 def _interpolate(xyz, field, width, moved):
-    """Add the field to each point; the grid is centred on the origin, its cells are ``width`` wide."""
+    """Add the field to each point; the grid is centered on the origin, its cells are ``width`` wide."""
     cell, lower, upper = np.empty(3, np.int64), np.empty(3), np.empty(3)
     for n in range(len(xyz)):
         for axis in range(3):
@@ -438,7 +438,7 @@ def _interpolate(xyz, field, width, moved):
 
 
 def blur(noise: np.ndarray) -> np.ndarray:
-    """The mean of three neighbours along each axis, twice, with zeros outside; (3, x, y, z), rounded to float32 after
+    """The mean of three neighbors along each axis, twice, with zeros outside; (3, x, y, z), rounded to float32 after
     each pass as in the reference."""
     third = np.float64(np.float32(1.0) / np.float32(3.0))
     for axis in 2 * (1, 2, 3):

@@ -1,4 +1,4 @@
-"""Features of a point, named by POINTS.FEATURES: its colours, position and height, and whatever channels
+"""Features of a point, named by POINTS.FEATURES: its colors, position and height, and whatever channels
 its scene has, such as normals and intensity."""
 
 from collections.abc import Sequence
@@ -44,12 +44,12 @@ def require_channels(names: Sequence[str], channels: Sequence[str], whose: str) 
 def point_features(
     scene: Scene, points: Any, names: Sequence[str], color_range: tuple[float, float] | None
 ) -> np.ndarray:
-    """Network input for selected points, float32 (points, channels): lengths in metres, colours in ``color_range``.
+    """Network input for selected points, float32 (points, channels): lengths in meters, colors in ``color_range``.
 
     Args:
         points: indices (int64) or a slice.
         names: of the features, such as "rgb" and "intensity/255", all of which the scene has.
-        color_range: what 0 and 255 are mapped to; None: the colours are mapped already.
+        color_range: what 0 and 255 are mapped to; None: the colors are mapped already.
     """
     columns = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Images of points viewed obliquely from above, and colours for classes and instances."""
+"""Images of points viewed obliquely from above, and colors for classes and instances."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ...runtime.text_rendering import LINE_PX, legend, render_text
 from ...tasks.figures import Color, class_colors
 from .scannet_classes import CLASS_NAMES, COLORS
 
-UNLABELLED = (205, 205, 205)  # colour of points without a class or instance
+UNLABELED_PIXELS = (205, 205, 205)  # color of points without a class or instance
 WIDTH_PX = 720
 CELL_PX = 240  # on a sheet of many scenes
 _ROOM = ("wall", "floor", "ceiling")  # what else would hide the furniture
@@ -21,28 +21,28 @@ _TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
 
 
 def get_palette(class_names: Sequence[str]) -> np.ndarray:
-    """uint8 (classes, 3): ScanNet's own colours for its twenty classes, else ``class_colours``."""
+    """uint8 (classes, 3): ScanNet's own colors for its twenty classes, else ``class_colors``."""
     if tuple(class_names) == CLASS_NAMES:
         return np.array(COLORS, np.uint8)
     return class_colors(len(class_names))
 
 
 def color(labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
-    """uint8 (P, 3): the palette's colour of each label (P,), ``UNLABELLED`` where it is negative."""
-    return np.concatenate([palette, [UNLABELLED]]).astype(np.uint8)[np.where(labels < 0, len(palette), labels)]
+    """uint8 (P, 3): the palette's color of each label (P,), ``UNLABELED_PIXELS`` where it is negative."""
+    return np.concatenate([palette, [UNLABELED_PIXELS]]).astype(np.uint8)[np.where(labels < 0, len(palette), labels)]
 
 
 def draw_classes(
     xyz: np.ndarray, classes: np.ndarray, class_names: Sequence[str], width_px: int = WIDTH_PX
 ) -> np.ndarray:
-    """Image by ``draw`` of points (P, 3) in the colours of their classes (P,), negative for none. Points of walls,
+    """Image by ``draw`` of points (P, 3) in the colors of their classes (P,), negative for none. Points of walls,
     floors and ceilings are behind all others."""
     room = [number for number, name in enumerate(class_names) if name.lower() in _ROOM]
     return draw(xyz, color(classes, get_palette(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
 
 
 def build_legend(classes: np.ndarray, class_names: Sequence[str]) -> list[tuple[str, Color]]:
-    """Name and colour of each class that occurs among labels of any shape, in the order of their numbers."""
+    """Name and color of each class that occurs among labels of any shape, in the order of their numbers."""
     palette = get_palette(class_names)
     return [(class_names[number], tuple(palette[number].tolist())) for number in np.unique(classes[classes >= 0])]
 
@@ -53,8 +53,8 @@ def draw(xyz: np.ndarray, colors: np.ndarray, is_thing: np.ndarray, width_px: in
     Things are drawn over everything else, so that no wall hides them; nearer ones over farther ones.
 
     Args:
-        xyz: float32 (P, 3), metres, P at least 1.
-        colours: uint8 (P, 3).
+        xyz: float32 (P, 3), meters, P at least 1.
+        colors: uint8 (P, 3).
         is_thing: bool (P,).
     """
     x = xyz[:, 0] * math.cos(_TURN) - xyz[:, 1] * math.sin(_TURN)
@@ -90,7 +90,7 @@ def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, 
 
     Args:
         views: title and image, uint8 (height, width, 3), from left to right.
-        entries: name and colour of what is shown, from top to bottom; the legend goes on in a further column.
+        entries: name and color of what is shown, from top to bottom; the legend goes on in a further column.
     """
     height = max(*(image.shape[0] for _, image in views), LINE_PX * min(len(entries), 20), 1)
     names = legend(entries, height)

@@ -1,4 +1,4 @@
-"""PLY files: reading the vertices of any file, and writing coloured points for a viewer.
+"""PLY files: reading the vertices of any file, and writing colored points for a viewer.
 
 Written from scratch, since the usual library (plyfile) is under the GPL, and a scene needs only its vertices: faces are
 skipped without being parsed if they come after the vertices, as they do in every file that we know of.
@@ -125,11 +125,11 @@ def write_colored_ply(
     offset: Sequence[float] = (0.0, 0.0, 0.0),
     classes: np.ndarray | None = None,
 ) -> None:
-    """Write points with colours and labels as a binary PLY file; an existing file is replaced at the end.
+    """Write points with colors and labels as a binary PLY file; an existing file is replaced at the end.
 
     Args:
-        xyz: float32 (P, 3), metres.
-        colours: uint8 (P, 3).
+        xyz: float32 (P, 3), meters.
+        colors: uint8 (P, 3).
         labels: integers (P,), of at most 16 bits.
         offset: ``Scene.offset``, added to restore the coordinates of the source, which are then written as doubles.
         classes: integers (P,), of at most 16 bits, where labels are something else.

@@ -1,6 +1,6 @@
 """Furnished rooms generated from a seed, so that a first training run on point clouds needs no download.
 
-Furniture is made of boxes along the axes; its classes differ in shape and place, not in colour. What a seed gives is
+Furniture is made of boxes along the axes; its classes differ in shape and place, not in color. What a seed gives is
 part of every result obtained with it: whoever changes it raises ``GENERATOR_VERSION`` and measures again.
 """
 
@@ -25,7 +25,7 @@ _PRESENT = 0.9  # probability that a thing of the list is in the room, if it fit
 _TRIES = 40  # of finding a place for it
 _GAP_M, _FRONT_M = 0.08, 0.25  # between things, and in front of what stands at a wall
 _HIDDEN, _MISSED = 0.8, 0.85  # shares of the points behind furniture, and in blind spots, that a scanner does not see
-_NOISE_M, _COLOR_NOISE = 0.006, 7.0  # standard deviations of a coordinate, and of a colour out of 255
+_NOISE_M, _COLOR_NOISE = 0.006, 7.0  # standard deviations of a coordinate, and of a color out of 255
 
 Range = tuple[float, float]
 Boxes = tuple[tuple[float, ...], ...]  # low and high of width, depth and height, each as a fraction of the whole
@@ -35,9 +35,9 @@ class FurnitureSpec(NamedTuple):
     """How things of one class look.
 
     Attributes:
-        width, depth, height: metres, drawn between two numbers; the back is at depth 0.
+        width, depth, height: meters, drawn between two numbers; the back is at depth 0.
         boxes: its parts.
-        lowest: metres from the floor to its lower end.
+        lowest: meters from the floor to its lower end.
         is_free: stands anywhere; else its back is at a wall.
     """
 
@@ -178,7 +178,7 @@ FURNITURE = {
 }
 _CLUTTER = FurnitureSpec((0.15, 0.4), (0.12, 0.3), (0.1, 0.35), _boxes("0 1 0 1 0 1"), is_free=True)  # has no label
 
-# Size of the floor in x and y, metres, and what belongs into the room; what needs most space comes first.
+# Size of the floor in x and y, meters, and what belongs into the room; what needs most space comes first.
 _ROOMS = (
     ((3.2, 4.4), (3.0, 4.0), "bed desk cabinet cabinet bookshelf window curtain otherfurniture chair picture picture"),
     ((2.3, 3.1), (2.2, 3.0), "bathtub toilet sink shower_curtain cabinet window picture"),
@@ -192,12 +192,12 @@ def make_room(index: int, seed: tuple[int, ...], spacing_m: float, name: str) ->
     """Room ``index`` for ``seed`` as a scanner would see it; its kind (bedroom, bathroom, kitchen, living room, office)
     is ``index`` modulo five.
 
-    Furniture has instances from 0 without gaps; floor and walls have none, as in PointGroup's ScanNet; unlabelled
+    Furniture has instances from 0 without gaps; floor and walls have none, as in PointGroup's ScanNet; unlabeled
     things have neither class nor instance.
 
     Args:
         seed: numbers that the room depends on besides ``index``.
-        spacing_m: mean distance between neighbouring points.
+        spacing_m: mean distance between neighboring points.
     """
     generator = np.random.default_rng([GENERATOR_VERSION, *seed, index])
     x_range, y_range, wanted = _ROOMS[index % len(_ROOMS)]
@@ -263,7 +263,7 @@ def _place(
 
 
 def _turn(boxes: np.ndarray, turns: int) -> np.ndarray:
-    """Boxes (..., 2, 3) after quarter turns about z, from x towards y."""
+    """Boxes (..., 2, 3) after quarter turns about z, from x toward y."""
     for _ in range(turns):
         boxes = np.stack([-boxes[..., 1], boxes[..., 0], boxes[..., 2]], axis=-1)
     return np.sort(boxes, axis=-2)
@@ -324,7 +324,7 @@ def _find_seen(
 
 
 def _colors(owner: np.ndarray, box: np.ndarray, axis: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """uint8 (points, 3): a colour for each thing, a shade of it for each of its boxes, directional light and noise.
+    """uint8 (points, 3): a color for each thing, a shade of it for each of its boxes, directional light and noise.
 
     Args:
         owner: (boxes,), the thing that each box belongs to.
@@ -365,7 +365,7 @@ class SyntheticRooms(SceneDataset):
 
         Args:
             num_train, num_val: rooms of each split.
-            spacing_m: mean distance between neighbouring points, 0.01 to 0.2; the number of points scales with its
+            spacing_m: mean distance between neighboring points, 0.01 to 0.2; the number of points scales with its
                 inverse square.
             seed: of all rooms.
         """

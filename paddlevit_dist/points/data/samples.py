@@ -1,4 +1,4 @@
-"""From a scene to the network's input: augmentation, then voxelisation; and collating these into a batch.
+"""From a scene to the network's input: augmentation, then voxelization; and collating these into a batch.
 
 Shared by both tasks. Each has its own steps and point features: see ``segmentation/input.py`` and
 ``instances/input.py``.
@@ -39,7 +39,7 @@ class PointSample(NamedTuple):
     """A scene as network input. PointGroup's samples have these fields and one more.
 
     Attributes:
-        scene: P points, as voxelised in the first view.
+        scene: P points, as voxelized in the first view.
         views: its voxels, from one direction or several.
     """
 
@@ -52,7 +52,7 @@ class SceneSamples(TransformedDataset):
     """A dataset of scenes with all their processing, as read by a loader process.
 
     Args:
-        steps: applied to a scene in this order before voxelisation; see ``augment``.
+        steps: applied to a scene in this order before voxelization; see ``augment``.
         voxel_features: "first": those of a voxel's first point; "mean": the mean over its points.
         features: what a voxel shows, see ``features``.
     """

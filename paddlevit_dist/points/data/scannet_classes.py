@@ -1,7 +1,7 @@
-"""The twenty classes of ScanNet's benchmark, their numbers and colours, and its test scenes.
+"""The twenty classes of ScanNet's benchmark, their numbers and colors, and its test scenes.
 
 Source: A. Dai et al., "ScanNet: Richly-annotated 3D Reconstructions of Indoor Scenes", CVPR 2017, arXiv 1702.04405, and
-the benchmark's documentation and published scripts: class names with their NYU40 ids and colours.
+the benchmark's documentation and published scripts: class names with their NYU40 ids and colors.
 """
 
 import functools
@@ -35,8 +35,8 @@ _NYU40_NUMBERS_AND_COLORS = {
     "otherfurniture": (39, (82, 84, 163)),
 }
 CLASS_NAMES = tuple(_NYU40_NUMBERS_AND_COLORS)
-STUFF = ("wall", "floor")  # classes without instances
-# Of each class: its number in ScanNet's submission files, and the colour in which its scripts draw it.
+STUFF_CLASSES = ("wall", "floor")  # classes without instances
+# Of each class: its number in ScanNet's submission files, and the color in which its scripts draw it.
 NYU40_NUMBERS, COLORS = zip(*_NYU40_NUMBERS_AND_COLORS.values())
 # The benchmark's hidden test set, which the download keeps in a folder of its own.
 TEST_FOLDER = "scans_test"

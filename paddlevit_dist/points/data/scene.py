@@ -15,12 +15,12 @@ class Scene(NamedTuple):
     """One room or scan. The arrays may be read-only views of a file: copy before modifying.
 
     Attributes:
-        xyz: float32 (points, 3), metres, z up.
+        xyz: float32 (points, 3), meters, z up.
         rgb: uint8 (points, 3).
         semantic: int16 (points,), class number, -100 for none.
         instance: int16 (points,), object number from 0 within the scene, -100 for none.
         name: of the scene, such as "scene0000_00".
-        offset: metres, float64 each: xyz plus this are the coordinates of the source, which may lie too far from the
+        offset: meters, float64 each: xyz plus this are the coordinates of the source, which may lie too far from the
             origin for float32.
         channels: whatever else its source has of the points, by name: float32 (points, 3) for ``NORMAL``, x, y and z of
             a unit vector, (points, 1) for all others. Not to be modified.

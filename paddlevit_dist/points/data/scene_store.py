@@ -6,7 +6,7 @@ semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels 
 channels it is of version 3: after the header it has the length of their names, uint32, the names as UTF-8, each with a
 newline, and zeros up to a multiple of four bytes; after xyz it has each channel, float32 (points, columns).
 
-The header has magic, version, bytes of a semantic label (0: no labels), number of points, of labelled points and of
+The header has magic, version, bytes of a semantic label (0: no labels), number of points, of labeled points and of
 instances, the highest class, whether the mean of the points lies at the origin, the bounds of xyz, the offset
 subtracted from the source coordinates, a key of what the scene was made from, and the CRC-32 of the data after the
 header and of the header itself.
@@ -40,8 +40,8 @@ NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
 _LENGTH = struct.Struct("<I")  # of the names of channels
 _MOST_NAMES = 1 << 14  # bytes
-_CENTER_TOLERANCE = 0.01, 0.05  # fraction of the extent, and metres: float32 means can be off by this much
-_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely seen together in scenes in metres
+_CENTER_TOLERANCE = 0.01, 0.05  # fraction of the extent, and meters: float32 means can be off by this much
+_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely seen together in scenes in meters
 _HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
 _REMEDY = "delete it and prepare the data again: what is there is kept"
 
@@ -52,11 +52,11 @@ class SceneHeader(NamedTuple):
     Attributes:
         label_bytes: of a semantic label, 1 or 2; 0 for a scene without labels.
         num_points: in the file.
-        num_labelled: points with a class.
+        num_labeled: points with a class.
         num_instances: numbered from 0.
         highest_class: -1 where there is none.
-        is_centred: the mean of the points is at the origin, within 1 % of the extent or 5 cm.
-        low, high: bounding box of xyz, metres.
+        is_centered: the mean of the points is at the origin, within 1 % of the extent or 5 cm.
+        low, high: bounding box of xyz, meters.
         offset: ``Scene.offset``.
         key: 32 bytes identifying what the scene was made from.
         checksum: CRC-32 of the arrays, and of the names of channels.
@@ -85,22 +85,22 @@ class SceneHeader(NamedTuple):
 
     @property
     def extent(self) -> float:
-        """Longest side of the bounding box, metres."""
+        """Longest side of the bounding box, meters."""
         return max(high - low for low, high in zip(self.low, self.high))
 
     @property
     def spacing(self) -> float:
-        """Approximate distance between neighbouring points on a surface, metres."""
+        """Approximate distance between neighboring points on a surface, meters."""
         return self.extent / self.num_points**0.5
 
     @property
     def height(self) -> float:
-        """Side of the bounding box along z, metres."""
+        """Side of the bounding box along z, meters."""
         return self.high[2] - self.low[2]
 
     @property
     def looks_too_large(self) -> bool:
-        """Whether the unit is unlikely to be metres: rooms in millimetres or centimetres are far too high however dense
+        """Whether the unit is unlikely to be meters: rooms in millimeters or centimeters are far too high however dense
         they are, and flat scenes too wide for their number of points."""
         is_tall = self.height >= max(_TALL_M, _TALL_SHARE * self.extent)
         return is_tall or self.height >= _HIGH_M or (self.extent >= _WIDE_M and self.spacing >= _SPARSE_M)
@@ -110,7 +110,7 @@ def write_scene(path: Path, scene: Scene, labeled: bool = True, key: bytes = NO_
     """Write a scene atomically.
 
     Args:
-        labelled: False omits the labels.
+        labeled: False omits the labels.
         key: 32 bytes for ``SceneHeader.key``.
 
     Raises:
@@ -212,9 +212,9 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
 
 
 def _is_centered(xyz: np.ndarray) -> bool:
-    share, metres = _CENTER_TOLERANCE
+    share, meters = _CENTER_TOLERANCE
     extent = float((xyz.max(axis=0) - xyz.min(axis=0)).max())
-    return bool(np.abs(xyz.mean(axis=0, dtype=np.float64)).max() <= max(share * extent, metres))
+    return bool(np.abs(xyz.mean(axis=0, dtype=np.float64)).max() <= max(share * extent, meters))
 
 
 def _check(path: Path, scene: Scene) -> None:
@@ -315,10 +315,10 @@ def list_splits(root: str | Path) -> list[str]:
 
 
 def store_is_centered(root: str | Path) -> bool:
-    """Whether all scenes in all splits of a store are centred: as recorded by its preparation, else according to their
+    """Whether all scenes in all splits of a store are centered: as recorded by its preparation, else according to their
     headers; unreadable scenes are ignored until their own split is opened."""
     try:
-        noted = read_json(os.path.join(root, RECORD_FILE))["centred"]
+        noted = read_json(os.path.join(root, RECORD_FILE))["centered"]
     except (OSError, ValueError, LookupError, TypeError):
         noted = None
     if isinstance(noted, bool):

@@ -28,14 +28,14 @@ from .scene_store import (
 
 #: scans of one place, as ScanNet calls them; rooms of one area, as S3DIS does
 GROUPS_BY = {"scene": r"(?:^|/)(scene\d{4})_\d\d", "area": r"(?:^|/)(Area_\d+)_"}
-_WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is alone in its voxel without neighbours
+_WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is alone in its voxel without neighbors
 
 
 class SceneDataset(Dataset):
     """Scenes of points: ``read(index)`` gives a ``Scene``, in which ``IGNORED`` means no class or no instance."""
 
     holds = "scenes"
-    #: where its scenes are: CENTRED if each is centred on the origin, else AS_GIVEN
+    #: where its scenes are: CENTERED if each is centered on the origin, else AS_GIVEN
     coordinates: str = AS_GIVEN
     #: classes of all datasets of its kind; None: each has its own
     fixed_classes: tuple[str, ...] | None = None
@@ -67,7 +67,7 @@ class PreparedScenes(SceneDataset):
         class_names = self._class_names()
         names = self._names(split)
         headers = self._check_headers(names, len(class_names))
-        #: for the whole store, so that all its splits agree: CENTRED if all its scenes are
+        #: for the whole store, so that all its splits agree: CENTERED if all its scenes are
         self.coordinates = CENTERED if store_is_centered(self.root) else AS_GIVEN
         without = [name for name, header in zip(names, headers) if not header.num_labeled]
         self.labeled = len(without) < len(names)
@@ -121,7 +121,7 @@ class PreparedScenes(SceneDataset):
         return len(self.class_names)
 
     def unit_notice(self, voxel_size_m: float) -> str | None:
-        """A warning if voxels are far too small for the scenes, as for scenes in millimetres."""
+        """A warning if voxels are far too small for the scenes, as for scenes in millimeters."""
         header, name = self._largest
         extent, spacing = header.extent / voxel_size_m, header.spacing / voxel_size_m  # in voxels
         if extent < _WIDE_VOXELS or (spacing < _SPARSE_VOXELS and not header.looks_too_large):

@@ -32,7 +32,7 @@ def sparse_quantize(
 
     A voxel is ``floor(coordinates / quantization_size)``, also for negative coordinates. Features are those of the kept
     point, not a mean. The label of a voxel is the one shared by all its points, or ``ignore_label`` if they differ; a
-    point labelled ``ignore_label`` conflicts with one that has a class. MinkowskiEngine 0.5.4 intends the same, but
+    point labeled ``ignore_label`` conflicts with one that has a class. MinkowskiEngine 0.5.4 intends the same, but
     writes the ``ignore_label`` of conflicting voxel ``v`` to voxel ``inverse[v]``, which is a different one once an
     earlier point has shared a voxel; that bug is not reproduced.
 

@@ -21,13 +21,13 @@ def instance_fields(samples: Sequence[InstanceSample]) -> dict[str, np.ndarray]:
     """Fields needed by losses and grouping for a batch of N >= 1 points, besides those of ``data.samples.join``.
 
     Returns:
-        ``xyz`` float32 (N, 3), metres; ``instance_labels`` int32 (N,), instance from 0 over all scenes, or -100; and
-        ``instance_centres`` float32 (N, 3), mean of the point's instance, all -100 if it has none.
+        ``xyz`` float32 (N, 3), meters; ``instance_labels`` int32 (N,), instance from 0 over all scenes, or -100; and
+        ``instance_centers`` float32 (N, 3), mean of the point's instance, all -100 if it has none.
     """
     return {
         "xyz": np.concatenate([sample.scene.xyz for sample in samples]),
         "instance_labels": _shift_instances(samples),
-        "instance_centres": np.concatenate([sample.table.of_points(sample.scene.instance, 3) for sample in samples]),
+        "instance_centers": np.concatenate([sample.table.of_points(sample.scene.instance, 3) for sample in samples]),
     }
 
 
@@ -43,7 +43,7 @@ def _shift_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
 
 
 class VoxelMaps(NamedTuple):
-    """Voxelisation of points.
+    """Voxelization of points.
 
     Attributes:
         voxel_locs: (M, 1 + D) in the dtype of the points' coordinates, in the order of their first points.
@@ -102,11 +102,11 @@ def collate_scenes(samples: Sequence[InstanceSample]) -> dict[str, Any]:
         ``voxel_locs`` int64 (M, 4), the distinct rows of ``locs`` in the order of their first points;
         ``p2v_map`` int32 (N,), row of ``voxel_locs`` of each point;
         ``v2p_map`` int32 (M, 1 + most points of a voxel), number of points and their indices, then zeros;
-        ``locs_float`` float32 (N, 3), metres;
-        ``feats`` float32 (N, 3), colours in the configured range;
+        ``locs_float`` float32 (N, 3), meters;
+        ``feats`` float32 (N, 3), colors in the configured range;
         ``labels`` int64 (N,), class or -100;
         ``instance_labels`` int64 (N,), instance from 0 to I - 1 over all scenes, or -100;
-        ``instance_info`` float32 (N, 9), mean, minimum and maximum (x, y, z each, metres) of the point's instance, all
+        ``instance_info`` float32 (N, 9), mean, minimum and maximum (x, y, z each, meters) of the point's instance, all
         -100 if it has none;
         ``instance_pointnum`` int32 (I,), points of each instance;
         ``id`` list of B names;

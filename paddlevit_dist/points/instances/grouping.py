@@ -50,13 +50,13 @@ def cluster_points(
     Two points are connected if they are less than ``radius_m`` apart, in float32 as the original computes it. Clusters
     are numbered by their smallest point, the order in which a breadth-first search from each point finds them.
 
-    The original lists at most 1,000 neighbours of a point, those with the smallest indices, regardless of class; there
-    is no such limit here. Below it the results are identical. Above it, where points have been shifted onto the centre
+    The original lists at most 1,000 neighbors of a point, those with the smallest indices, regardless of class; there
+    is no such limit here. Below it the results are identical. Above it, where points have been shifted onto the center
     of a large object, the original's search misses points of the object or breaks it into pieces, depending on the
     order of the points; here the object stays whole.
 
     Args:
-        xyz: float32 (N, 3), metres. Points that are not finite or more than 1 km from the origin are in no cluster.
+        xyz: float32 (N, 3), meters. Points that are not finite or more than 1 km from the origin are in no cluster.
         classes: integers (N,), from 0.
         scenes: integers (N,), from 0.
         radius_m: of the ball around each point.
@@ -89,12 +89,12 @@ def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> tuple[np
     edge = 0.999 * radius_m / math.sqrt(3)
     axes = [np.floor(column.astype(np.float64) / edge).astype(np.int64) for column in xyz.T]
     axes = [column - column.min() for column in axes]
-    # A margin on each side, so that no row of neighbours wraps around into the next row.
+    # A margin on each side, so that no row of neighbors wraps around into the next row.
     widths = [int(column.max()) + 1 + 2 * REACH for column in axes]
     if (int(groups.max()) + 1) * math.prod(widths) > _KEY_LIMIT:
         raise UserError(
             f"a cluster radius of {radius_m} m is too small for points {edge * max(widths):.0f} m apart: set "
-            "POINTS.INSTANCES.RADIUS_M to about twice the distance of neighbouring points"
+            "POINTS.INSTANCES.RADIUS_M to about twice the distance of neighboring points"
         )
     keys = groups
     for column, width in zip(axes, widths):

@@ -21,7 +21,7 @@ from ..data.augment import (
     RandomRotation,
     Step,
     select,
-    to_metres,
+    to_meters,
 )
 from ..data.features import point_features
 from ..data.samples import SceneSamples, SceneView
@@ -30,7 +30,7 @@ from .settings import InstancePointSection
 
 _STEP_VOXELS = 32  # by which the crop shrinks on each try
 _SLACK = 0.001
-_REFERENCE_SCALE = 50  # voxels per metre for which the granularities and magnitudes were chosen
+_REFERENCE_SCALE = 50  # voxels per meter for which the granularities and magnitudes were chosen
 _COLOR_NOISE = 0.1  # deviation of a shift of each channel, in halves of POINTS.COLOR_RANGE; the published program's
 _ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of that size
 
@@ -40,7 +40,7 @@ class VoxelizedScene(NamedTuple):
 
     Attributes:
         xyz: float64 (n, 3), in voxels: modified by the steps after ``VoxelPlacement``.
-        positions: float32 (n, 3), metres.
+        positions: float32 (n, 3), meters.
         rgb: float32 (n, 3), in the requested range.
         semantic, instance, name, offset, channels: as in ``Scene``; ``instance`` in int32.
     """
@@ -57,10 +57,10 @@ class VoxelizedScene(NamedTuple):
 
 @dataclass(frozen=True)
 class VoxelPlacement:
-    """Scale a ``Scene`` to voxels and its colours to their range, giving a ``VoxelizedScene``.
+    """Scale a ``Scene`` to voxels and its colors to their range, giving a ``VoxelizedScene``.
 
     Args:
-        scale: voxels per metre.
+        scale: voxels per meter.
         color_range: what 0 and 255 are mapped to.
     """
 
@@ -139,15 +139,15 @@ def crop(
 
 
 def build_steps(points: InstancePointSection, scale: float, is_training: bool, unit_m: float = 1.0) -> tuple[Step, ...]:
-    """The steps configured under POINTS, in the order of the published program, for ``scale`` voxels per metre and
-    scenes in units of ``unit_m`` metres; evaluation has no randomness and keeps the whole scene."""
+    """The steps configured under POINTS, in the order of the published program, for ``scale`` voxels per meter and
+    scenes in units of ``unit_m`` meters; evaluation has no randomness and keeps the whole scene."""
     keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)
     turn = RandomRotation(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_ways=False)
     passes = [
         (max(granularity * scale // _REFERENCE_SCALE, 1), magnitude * scale / _REFERENCE_SCALE)
         for granularity, magnitude in _ELASTIC
     ]
-    # The original's colours range from -1 to 1.
+    # The original's colors range from -1 to 1.
     noise = ColorNoise(_COLOR_NOISE * (color_range[1] - color_range[0]) / 2)
     crops = is_training and points.MAX_POINTS is not None
     steps = [
@@ -161,14 +161,14 @@ def build_steps(points: InstancePointSection, scale: float, is_training: bool, u
         (crops, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
         (is_training, noise),
     ]
-    return to_metres(unit_m) + tuple(step for is_wanted, step in steps if is_wanted)
+    return to_meters(unit_m) + tuple(step for is_wanted, step in steps if is_wanted)
 
 
 class InstanceSample(NamedTuple):
     """A scene of n points as network input.
 
     Attributes:
-        scene: positions in metres, mapped but not distorted; colours float32, in the requested range; instances int32,
+        scene: positions in meters, mapped but not distorted; colors float32, in the requested range; instances int32,
             contiguous from 0, or -100.
         views: its voxels, starting at 0; a single view.
         table: statistics of the instances.
@@ -208,7 +208,7 @@ class InstanceSamples(SceneSamples):
 
 class InstanceTable(NamedTuple):
     """Statistics of a scene's instances. Attributes:
-    rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, metres) of each instance's points.
+    rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, meters) of each instance's points.
     sizes: int32 (instances,), points of each.
     """
 

@@ -204,7 +204,7 @@ def mean_over_classes(per_class: np.ndarray) -> float:
 
 def _average_precision(scores: np.ndarray, is_right: np.ndarray, missed: int) -> float:
     """Area under the precision-recall curve, by the benchmark's rule: precision at each distinct score times half the
-    difference between the recalls of its two neighbours, with an extra last point of precision 1, recall 0."""
+    difference between the recalls of its two neighbors, with an extra last point of precision 1, recall 0."""
     if not len(scores):
         return 0.0
     order = np.argsort(scores, kind="stable")

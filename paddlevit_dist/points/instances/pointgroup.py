@@ -31,12 +31,12 @@ from .batches import pool_to_voxels
 from .grouping import PointClusters, cluster_points
 from .proposals import voxelize_clusters
 
-_EPSILON = 1e-4  # for every batch normalisation; momentum is 0.1 in PyTorch's convention
+_EPSILON = 1e-4  # for every batch normalization; momentum is 0.1 in PyTorch's convention
 NUM_LEVELS = 7
 
 
 class PreNormResidualBlock(nn.Layer):
-    """Two convolutions, each preceded by normalisation and ReLU, with a shortcut."""
+    """Two convolutions, each preceded by normalization and ReLU, with a shortcut."""
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
@@ -99,13 +99,13 @@ class GroupingInput(NamedTuple):
     """Positions of a batch's points, and how to group them.
 
     Attributes:
-        xyz: float32 (P, 3), metres.
+        xyz: float32 (P, 3), meters.
         scenes: integers (P,), scene of each point.
         is_thing: bool (classes,), whether a class has instances.
         radius_m: points of a class closer than this are grouped together.
         smallest: minimum points of a cluster.
         grid: side in voxels of the cube in which a cluster is scored.
-        scale: maximum voxels per metre in that cube.
+        scale: maximum voxels per meter in that cube.
         shares: float (3,) from 0 to 1, placement of small clusters in their cubes.
     """
 
@@ -124,7 +124,7 @@ class PointGroupOutput(NamedTuple):
 
     Attributes:
         semantic_scores: float32 (P, classes), logits.
-        offsets: float32 (P, 3), metres to the centre of the point's instance.
+        offsets: float32 (P, 3), meters to the center of the point's instance.
         clusters: None if grouping was off. Those of the original positions precede those of the shifted ones; their
             points are indices into the P.
         scores: (clusters,), logits; None without clusters. In training it is then a single 0 that depends on the score
@@ -138,14 +138,14 @@ class PointGroupOutput(NamedTuple):
 
 
 class PointGroup(SparseNetwork):
-    """A seven-level U-Net, semantic scores, offsets to the centre of a point's instance, and the score branch: a
+    """A seven-level U-Net, semantic scores, offsets to the center of a point's instance, and the score branch: a
     two-level U-Net over the voxels of each cluster. All is done in ``forward``, as data-parallel training requires.
 
     The original's strided convolution drops voxels at the upper border of a grid of odd size; this one keeps them.
 
     Args:
         num_classes: semantic classes.
-        in_channels: of the voxel features; 6 for colour and position.
+        in_channels: of the voxel features; 6 for color and position.
         width: channels of the first level, ``m`` in the paper's code; level i has i times as many.
         repeats: residual blocks of a level in each direction.
     """
@@ -284,7 +284,7 @@ class _OrderFunction(paddle.autograd.PyLayer):
     """Return the first tensor unchanged, but dependent on the others in the graph.
 
     The backward pass then reaches the others only after finishing everything downstream of this, on every rank,
-    whatever the loss. Otherwise ranks could call the collectives of different normalisations at the same time.
+    whatever the loss. Otherwise ranks could call the collectives of different normalizations at the same time.
     """
 
     @staticmethod
@@ -309,13 +309,13 @@ def offset_losses(
     """L1 distance of the offsets to the true ones, and minus the cosine of the angle between both; summed over the
     points that belong to an instance.
 
-    The direction of an offset shorter than a millimetre is scaled by its length. The original always divides by the
+    The direction of an offset shorter than a millimeter is scaled by its length. The original always divides by the
     length, so that a single point with all-zero features can send a gradient of 1e8 through the network.
 
     Args:
-        offsets: float32 (P, 3), metres, predicted.
-        xyz: float32 (P, 3), metres.
-        centres: float32 (P, 3), metres, mean of the point's instance.
+        offsets: float32 (P, 3), meters, predicted.
+        xyz: float32 (P, 3), meters.
+        centers: float32 (P, 3), meters, mean of the point's instance.
         instances: integers (P,), negative for points without one.
     """
     valid = (instances >= 0).astype("float32")  # (P,)

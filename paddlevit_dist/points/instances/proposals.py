@@ -29,12 +29,12 @@ class ClusterVoxels(NamedTuple):
 def voxelize_clusters(
     clusters: PointClusters, xyz: np.ndarray, full_scale: int, scale: float, shares: np.ndarray
 ) -> ClusterVoxels:
-    """Fit each cluster into a cube of ``full_scale`` voxels, as large as possible, at most ``scale`` voxels per metre.
+    """Fit each cluster into a cube of ``full_scale`` voxels, as large as possible, at most ``scale`` voxels per meter.
 
     Args:
-        xyz: float (N, 3), metres, of all points.
+        xyz: float (N, 3), meters, of all points.
         full_scale: edge of the cube in voxels.
-        scale: maximum voxels per metre.
+        scale: maximum voxels per meter.
         shares: float (3,) from 0 to 1, fraction of the free space in its cube that precedes a cluster; the same for all
             clusters. Random in training, one half otherwise.
     """
@@ -45,7 +45,7 @@ def voxelize_clusters(
     low, high = np.minimum.reduceat(places, starts), np.maximum.reduceat(places, starts)  # (clusters, 3)
     extent = (high - low).max(axis=1)
     with np.errstate(divide="ignore"):
-        own_scale = np.minimum(full_scale / extent - 0.01, scale)[:, None]  # (clusters, 1), voxels per metre
+        own_scale = np.minimum(full_scale / extent - 0.01, scale)[:, None]  # (clusters, 1), voxels per meter
     free = np.maximum(full_scale - (high - low) * own_scale - _MARGIN, 0.0)
     of_member = clusters.cluster_of
     voxels = (places - low[of_member]) * own_scale[of_member] + (free * shares)[of_member]

@@ -10,8 +10,8 @@ from .. import settings
 class InstanceSection(Section):
     WIDTH: int = key(16, "channels of the U-Net's first level; level i has i times as many", AT_LEAST_1)
     BLOCKS: int = key(2, "residual blocks of a level on each way", AT_LEAST_1)
-    USE_POSITIONS: bool = key(True, "voxels show positions beside colours")
-    FROZEN: list[
+    USE_POSITIONS: bool = key(True, "voxels show positions beside colors")
+    FROZEN_MODULES: list[
         Literal[
             "input_conv",
             "unet",
@@ -24,7 +24,7 @@ class InstanceSection(Section):
             "score_linear",
         ]
     ] = key([], "parts of the network that are not trained")
-    STUFF: list[str] = key(
+    STUFF_CLASSES: list[str] = key(
         ["wall", "floor"], "classes that are not objects; names that the dataset does not have are ignored"
     )
     FULL_SCALE: int = key(512, "training: width in voxels of the box of the crop", AT_LEAST_1)
@@ -37,12 +37,12 @@ class InstanceSection(Section):
     PREPARE_EPOCHS: int = key(128, "epochs before clusters are formed and scored", AT_LEAST_0)
     RADIUS_M: float = key(
         0.03,
-        "points of a class that are closer belong together: about twice the distance of neighbouring points",
+        "points of a class that are closer belong together: about twice the distance of neighboring points",
         ABOVE_0,
     )
     CLUSTER_POINTS: int = key(50, "minimum points of a cluster", AT_LEAST_1)
     SCORE_GRID: int = key(14, "voxels along the cube in which a cluster is scored", AT_LEAST_1)
-    SCORE_SCALE: float = key(50.0, "most voxels per metre in that cube", ABOVE_0)
+    SCORE_SCALE: float = key(50.0, "most voxels per meter in that cube", ABOVE_0)
     BACKGROUND_IOU: float = key(0.25, "target score 0 below this IoU with the truth", SHARE)
     FOREGROUND_IOU: float = key(0.75, "target score 1 above this IoU with the truth", SHARE)
     LOSS_WEIGHTS: Annotated[list[float], 4] = key(
@@ -51,7 +51,7 @@ class InstanceSection(Section):
         AT_LEAST_0,
     )
     SCORE_THRESHOLD: float = key(0.09, "keep only predictions with a higher score", SHARE)
-    SMALLEST_PREDICTION: int = key(100, "keep only predictions with more points", AT_LEAST_0)
+    MIN_PREDICTION_POINTS: int = key(100, "keep only predictions with more points", AT_LEAST_0)
     NMS_IOU: float = key(0.3, "of predictions that overlap more, the one with the best score", SHARE)
 
 

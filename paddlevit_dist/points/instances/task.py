@@ -68,8 +68,8 @@ class InstanceSegmentation(SceneTask):
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
         if not self.instance_classes:
             raise UserError(
-                f"POINTS.INSTANCES.STUFF names all classes of dataset {self.config.DATA.DATASET}: no class is left "
-                "that could have instances"
+                f"POINTS.INSTANCES.STUFF_CLASSES names all classes of dataset {self.config.DATA.DATASET}: no class is "
+                "left that could have instances"
             )
         data, notices = self.config.DATA, self.list_notices(dataset)
         steps = build_steps(self.config.POINTS, 1.0 / data.VOXEL_SIZE_M, is_training, data.UNIT_M)
@@ -79,7 +79,7 @@ class InstanceSegmentation(SceneTask):
     @property
     def instance_classes(self) -> list[int]:
         """Classes that have instances."""
-        return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF]
+        return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF_CLASSES]
 
     def collate(self, samples: Sequence[InstanceSample]) -> dict[str, Any]:
         return {**super().collate(samples), **instance_fields(samples)}
@@ -101,7 +101,7 @@ class InstanceSegmentation(SceneTask):
         compile_loops()
         compile_loop()
         parts = dict(model.named_children())
-        for name in self.keys.FROZEN:
+        for name in self.keys.FROZEN_MODULES:
             for parameter in parts[name].parameters():
                 parameter.stop_gradient = True
         return model
@@ -118,7 +118,7 @@ class InstanceSegmentation(SceneTask):
         output = self.forward(model, batch, points, generator.random(3), step.epoch)
         labels, instances = batch["labels"], batch["instance_labels"]
         weights = self.keys.LOSS_WEIGHTS
-        distance, direction = offset_losses(output.offsets, batch["xyz"], batch["instance_centres"], instances)
+        distance, direction = offset_losses(output.offsets, batch["xyz"], batch["instance_centers"], instances)
         with paddle.no_grad():
             of_instances = (instances >= 0).astype("float32").sum()
         semantic, accuracy = semantic_terms(output.semantic_scores, labels, weights[0])
@@ -217,7 +217,7 @@ class InstanceSegmentation(SceneTask):
         parts = get_slices(batch)
         if output.clusters is None or not output.clusters.number:
             return [[] for _ in parts]
-        limits = self.keys.SCORE_THRESHOLD, self.keys.SMALLEST_PREDICTION, self.keys.NMS_IOU
+        limits = self.keys.SCORE_THRESHOLD, self.keys.MIN_PREDICTION_POINTS, self.keys.NMS_IOU
         scores = F.sigmoid(output.scores).numpy()
         results = []
         for part in parts:
@@ -240,7 +240,7 @@ class InstanceSegmentation(SceneTask):
         return {**layers, **more_layers}, {**legends, **more_legends}
 
     def images(self, samples: InstanceSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
-        """The scenes of a training batch from above, coloured by instance and beside that by class."""
+        """The scenes of a training batch from above, colored by instance and beside that by class."""
         return [
             self._image(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
             for part in get_slices(batch)
@@ -277,7 +277,7 @@ class _ClusteredPoints:
     on, while the device goes on with what it is given.
 
     Attributes:
-        xyz: float32 (P, 3), metres.
+        xyz: float32 (P, 3), meters.
         instances: int32 (P,), instance from 0 over all scenes, or -100.
         scenes: int64 (P,), scene of each point.
     """

@@ -1,4 +1,4 @@
-"""Predicted instances as files, the benchmark's text format, coloured PLY and an image next to the truth, and in the
+"""Predicted instances as files, the benchmark's text format, colored PLY and an image next to the truth, and in the
 figures of a report."""
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.files import atomic_file
 from ...tasks.figures import FigureTable
-from ..data.images import UNLABELLED, WIDTH_PX, Color, class_colors, color, draw, sheet, write_png
+from ..data.images import UNLABELED_PIXELS, WIDTH_PX, Color, class_colors, color, draw, sheet, write_png
 from ..data.ply import write_colored_ply
 from ..data.scene import IGNORED, Scene
 from ..outputs import SceneWriter
@@ -25,8 +25,8 @@ class InstanceWriter(SceneWriter):
     - ``NAME.txt``, a line for each instance, best first: its mask file, class number and confidence; and
       ``predicted_masks/NAME_000.txt`` etc. with a 0 or 1 for each point, as ScanNet's benchmark requires. Class numbers
       are ScanNet's for its twenty classes, else the class index.
-    - ``NAME_truth.ply`` and ``NAME_prediction.ply``, points coloured by instance, grey for none, labelled with the
-      instance number, predictions also with the class of each point; a prediction has the colour of the true instance
+    - ``NAME_truth.ply`` and ``NAME_prediction.ply``, points colored by instance, gray for none, labeled with the
+      instance number, predictions also with the class of each point; a prediction has the color of the true instance
       that it overlaps most.
     - ``NAME.png``: both, viewed from above, truth on the left, with the class and confidence of each prediction.
 
@@ -35,7 +35,7 @@ class InstanceWriter(SceneWriter):
     """
 
     files = (
-        "NAME_prediction.ply (and NAME_truth.ply, if known) coloured by instance, NAME.png from above with truth "
+        "NAME_prediction.ply (and NAME_truth.ply, if known) colored by instance, NAME.png from above with truth "
         f"(left, if known) and prediction, NAME.txt and {MASKS_FOLDER}/"
     )
 
@@ -67,7 +67,7 @@ class InstanceWriter(SceneWriter):
         """Class and confidence of the predictions, best first."""
         entries = _legend(predictions, colors, self.class_names)
         left = len(entries) - _MOST_NAMED
-        return entries if left <= 0 else [*entries[:_MOST_NAMED], (f"and {left} more", UNLABELLED)]
+        return entries if left <= 0 else [*entries[:_MOST_NAMED], (f"and {left} more", UNLABELED_PIXELS)]
 
     def _write_masks(self, scene: Scene, predictions: list[InstancePrediction]) -> None:
         """With a row for each of the source, of which those left out are in no mask."""
@@ -87,13 +87,13 @@ class InstanceWriter(SceneWriter):
 
 
 class ColoredInstances(NamedTuple):
-    """True and predicted instances of P points in colours of their own.
+    """True and predicted instances of P points in colors of their own.
 
     Attributes:
         truth, predicted: int64 (P,), from 0, negative for none; the best prediction where several overlap.
         true_palette: uint8 (true instances, 3).
         palette: uint8 (predictions, 3), that of the true instance which a prediction overlaps most.
-        colours: uint8 (P, 3) of the truth and of the predictions.
+        colors: uint8 (P, 3) of the truth and of the predictions.
     """
 
     truth: np.ndarray
@@ -114,7 +114,7 @@ def instance_of_points(predictions: list[InstancePrediction], num_points: int) -
 def color_instances(
     true_instance: np.ndarray | None, predictions: list[InstancePrediction], num_points: int
 ) -> ColoredInstances:
-    """Colours of a scene's instances; its true ones are integers (P,), negative for none, or None if unknown."""
+    """Colors of a scene's instances; its true ones are integers (P,), negative for none, or None if unknown."""
     predicted = instance_of_points(predictions, num_points)
     truth = np.full(num_points, IGNORED, np.int64) if true_instance is None else _renumber(true_instance)
     num_true = int(truth.max(initial=-1)) + 1
@@ -127,7 +127,7 @@ def color_instances(
 
 
 def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
-    """Image by ``draw`` of points (P, 3) with a colour for each instance (P,), grey for none."""
+    """Image by ``draw`` of points (P, 3) with a color for each instance (P,), gray for none."""
     numbers = _renumber(instance)
     palette = class_colors(int(numbers.max(initial=-1)) + 1)
     return draw(xyz, color(numbers, palette), numbers >= 0, width_px)
@@ -174,13 +174,13 @@ def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[
 def _legend(
     predictions: list[InstancePrediction], palette: np.ndarray, class_names: Sequence[str]
 ) -> list[tuple[str, Color]]:
-    """Class and confidence of each prediction beside its colour."""
+    """Class and confidence of each prediction beside its color."""
     colors = map(tuple, palette.tolist())
     return [(f"{class_names[p.class_number]} {p.confidence:.2f}", color) for p, color in zip(predictions, colors)]
 
 
 def instance_layers(scene: Scene, predictions: list[InstancePrediction], class_names: Sequence[str]) -> Layers:
-    """Layers of a scene with their legends: true and predicted instances, those that overlap most in one colour."""
+    """Layers of a scene with their legends: true and predicted instances, those that overlap most in one color."""
     drawn = color_instances(scene.instance, predictions, len(scene.xyz))
     first = [int(np.flatnonzero(drawn.truth == number)[0]) for number in range(len(drawn.true_palette))]
     true_legend = [

@@ -3,5 +3,5 @@ with a reader, whose base is in ``listing``: of PointGroup and Pointcept there, 
 ``semantic_kitti``, and ``tables`` for files of columns (PLY, ``las``, ``pcd``, ``text_tables``,
 ``numpy_tables``); ``store`` writes them.
 
-``listing`` finds scenes and splits; ``coordinates`` centres scenes and checks for stray points and wrong units.
+``listing`` finds scenes and splits; ``coordinates`` centers scenes and checks for stray points and wrong units.
 """

@@ -51,7 +51,7 @@ def channels_in(
         chosen = [name for name in wanted if name != WITHOUT]
     absent = [name for name in chosen if name not in there]
     if absent:
-        has = f"only {', '.join(there)}" if there else "nothing but points, colours and labels"
+        has = f"only {', '.join(there)}" if there else "nothing but points, colors and labels"
         raise UserError(
             f"{path} has no {', '.join(absent)} for its points, {has}; the channels wanted have to be there"
         )

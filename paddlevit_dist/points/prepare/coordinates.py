@@ -1,7 +1,7 @@
-"""From the coordinates of raw scenes to those of a store: float32 metres around the origin, plus an offset.
+"""From the coordinates of raw scenes to those of a store: float32 meters around the origin, plus an offset.
 
 Networks that take positions (PointGroup) must see every scene around the same place, whatever its source,
-and float32 resolves millimetres only near the origin: at a UTM northing of 5,400 km its step is 0.5 m.
+and float32 resolves millimeters only near the origin: at a UTM northing of 5,400 km its step is 0.5 m.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class StoredPoints(NamedTuple):
     """Points as kept in a store.
 
     Attributes:
-        xyz: float32 (points, 3), metres.
+        xyz: float32 (points, 3), meters.
         offset: what was subtracted.
     """
 
@@ -36,8 +36,8 @@ def center(path: str, xyz: np.ndarray) -> StoredPoints:
         xyz: float (points, 3), at least one point.
 
     Raises:
-        UserError: the centred points are so far apart that float32 would lose a millimetre; in the unit of
-            millimetres, if their heights say that it is.
+        UserError: the centered points are so far apart that float32 would lose a millimeter; in the unit of
+            millimeters, if their heights say that it is.
     """
     first = xyz[0].astype(np.float64)
     placed = _around(path, xyz - first)  # near the origin, sums and means lose no precision
@@ -46,7 +46,7 @@ def center(path: str, xyz: np.ndarray) -> StoredPoints:
 
 def center_as_the_original(path: str, xyz: np.ndarray) -> StoredPoints:
     """Points around their mean, both in the precision of the file, summed sequentially as in PointGroup's preparation:
-    the mean of float32 coordinates is up to a millimetre off, and so are the positions that its networks have learned.
+    the mean of float32 coordinates is up to a millimeter off, and so are the positions that its networks have learned.
 
     Source: the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, prepare_data_inst.py.
     """
@@ -54,7 +54,7 @@ def center_as_the_original(path: str, xyz: np.ndarray) -> StoredPoints:
 
 
 def as_given(path: str, xyz: np.ndarray) -> StoredPoints:
-    """Points unchanged, or centred if float32 would lose a millimetre."""
+    """Points unchanged, or centered if float32 would lose a millimeter."""
     if np.abs(xyz).max() >= _FAR_M:
         return center(path, xyz)
     return StoredPoints(xyz.astype(np.float32), (0.0, 0.0, 0.0))
@@ -65,13 +65,13 @@ def _around(path: str, xyz: np.ndarray) -> StoredPoints:
     with np.errstate(over="ignore", invalid="ignore"):  # reported below
         moved = (xyz - mean).astype(np.float32)
     farthest = np.abs(moved).max()  # or NaN
-    if not farthest < _FAR_M and not (farthest < _FAR_MM and _is_in_millimetres(xyz)):
+    if not farthest < _FAR_M and not (farthest < _FAR_MM and _is_in_millimeters(xyz)):
         raise UserError(f"{path}{_too_far(xyz)}")
     return StoredPoints(moved, tuple(float(length) for length in mean))
 
 
-def _is_in_millimetres(xyz: np.ndarray) -> bool:
-    """Whether points but for stray ones are so far above one another that the unit cannot be the metre."""
+def _is_in_millimeters(xyz: np.ndarray) -> bool:
+    """Whether points but for stray ones are so far above one another that the unit cannot be the meter."""
     low, high = np.percentile(xyz[:, 2], (1, 99))
     return bool(high - low >= _MOST_M)
 
@@ -83,11 +83,11 @@ def _too_far(xyz: np.ndarray) -> str:
     distance = np.nan_to_num(distance, nan=np.inf)
     farthest = int(distance.argmax())
     length = f"{distance[farthest]:,.0f} m" if distance[farthest] < 1e9 else f"{distance[farthest]:.3g} m"
-    limit = f"from {_FAR_M:,.0f} m on 32-bit floats lose a millimetre"
+    limit = f"from {_FAR_M:,.0f} m on 32-bit floats lose a millimeter"
     if (distance >= _MOST_M).mean() < _STRAY_SHARE:
         return f": point {farthest} lies {length} from the others, and {limit}: remove stray points"
     return (
-        f" reaches {length} from its middle, and {limit}: if it is in millimetres, export it in metres; else cut it "
+        f" reaches {length} from its middle, and {limit}: if it is in millimeters, export it in meters; else cut it "
         "into smaller scenes, or remove stray points"
     )
 
@@ -113,7 +113,7 @@ def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) 
     if large:
         name, header = large[0]
         lines.append(
-            f"{len(large)} of {len(names)} scenes look as if they were in millimetres or centimetres ({name} spans "
+            f"{len(large)} of {len(names)} scenes look as if they were in millimeters or centimeters ({name} spans "
             f"{header.extent:,.0f} m and is {header.height:,.0f} m high, with {header.num_points:,} points); if they "
             "are, train and predict with DATA.UNIT_M 0.001 or 0.01; if a few stray points are so far away, remove them"
         )
@@ -123,6 +123,6 @@ def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) 
         lines.append(
             f"{len(shifted)} of {len(names)} scenes do not lie around the origin, where PointGroup's preparation puts "
             f"them ({name} has x from {header.low[0]:.2f} to {header.high[0]:.2f} m); they are kept as they are: "
-            "networks that are fed positions see others than in centred scenes"
+            "networks that are fed positions see others than in centered scenes"
         )
     return lines

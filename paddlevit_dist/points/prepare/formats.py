@@ -26,7 +26,7 @@ SUFFIXES = ("_inst_nostuff.pth", ".pth")  # of PointGroup's prepared scenes
 
 class PthReader(SceneReader):
     """Reads files that ``torch.save`` wrote with two (test) or four numpy arrays. PointGroup's preparation has already
-    centred each scene on its mean, so they are not moved."""
+    centered each scene on its mean, so they are not moved."""
 
     kind = "pth"
     unique_instances = None
@@ -43,7 +43,7 @@ class PthReader(SceneReader):
             return super().find(root)
 
     def read(self, source: RawScene) -> Scene:
-        """A scene with its labels, if ``source`` should have them. Colours from -1 to 1 are converted to bytes."""
+        """A scene with its labels, if ``source`` should have them. Colors from -1 to 1 are converted to bytes."""
         path = source.files[0]
         arrays = load_arrays(path)
         wanted = 4 if source.labeled else 2
@@ -115,7 +115,7 @@ class PointceptReader(SceneReader):
         return splits
 
     def files(self, path: str, labeled: bool) -> tuple[str, ...]:
-        """Points, the class if ``labelled``, and the others that are there."""
+        """Points, the class if ``labeled``, and the others that are there."""
         folder, channels = os.path.dirname(path), self.choices.channels or ()
         there = sorted(name.removesuffix(".npy") for name in os.listdir(folder) if name.endswith(".npy"))
         if labeled and self.label not in there:

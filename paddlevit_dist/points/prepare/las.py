@@ -23,7 +23,7 @@ PREDICTED_INSTANCE = "predicted_instance"
 
 
 def read_las(path: str) -> dict[str, np.ndarray]:
-    """The fields of all points, (points,) each: x, y and z as float64, colours as uint8 (16 bits divided by 257 where
+    """The fields of all points, (points,) each: x, y and z as float64, colors as uint8 (16 bits divided by 257 where
     one exceeds 255), all others as they are.
 
     Raises:

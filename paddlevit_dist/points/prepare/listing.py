@@ -37,12 +37,12 @@ class SceneChoices:
         class_names: None: as many classes as the labels imply, named by their numbers, unless the format has its own.
         label, instance: column or array names; None: the first known one; "none": no such column.
         ignore_label: a label that means no class, besides all negative ones.
-        grey: use grey if there are no colours.
+        gray: use gray if there are no colors.
         channels: see ``channels_in``.
         columns: names of the columns of files that do not name them.
         val_area: of S3DIS, the area that is for validation.
         two_hundred: of ScanNet, the classes of ScanNet200.
-        coordinates: CENTRED or AS_GIVEN, for formats whose scenes are usually centred.
+        coordinates: CENTERED or AS_GIVEN, for formats whose scenes are usually centered.
     """
 
     class_names: tuple[str, ...] | None = None
@@ -193,7 +193,7 @@ class SceneReader:
         """A scene of the columns of its points.
 
         Args:
-            columns: x, y, z, colours and channels, (points,) each.
+            columns: x, y, z, colors and channels, (points,) each.
             semantic, instance: numbers (points,) of the class and of the object, negative for none; None: unknown.
             others: columns that are no channels.
 
@@ -303,14 +303,14 @@ def read_points(path: str, columns: Mapping[str, np.ndarray], gray: bool = False
     """xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
     Args:
-        grey: use mid-grey if there are no colours.
+        gray: use mid-gray if there are no colors.
 
     Raises:
-        UserError: coordinates or colours are missing, or there are no points.
+        UserError: coordinates or colors are missing, or there are no points.
     """
     missing = [name for name in "xyz" if name not in columns]
     if missing:
-        raise UserError(f"{path} has no property {', '.join(missing)}; its points need x, y and z in metres")
+        raise UserError(f"{path} has no property {', '.join(missing)}; its points need x, y and z in meters")
     xyz = np.stack([columns[name] for name in "xyz"], axis=1)
     xyz = xyz if xyz.dtype.kind == "f" else xyz.astype(np.float64)
     if not len(xyz):
@@ -326,8 +326,8 @@ def _colors(path: str, columns: Mapping[str, np.ndarray], points: int, gray: boo
         if gray:
             return np.full((points, 3), 128, np.uint8)
         raise UserError(
-            f"{path} has no colours (properties red, green and blue); add them, or take grey for all such scenes with "
-            "--missing_colors=grey"
+            f"{path} has no colors (properties red, green and blue); add them, or take gray for all such scenes with "
+            "--missing_colors=gray"
         )
     values = np.stack([columns[name] for name in names], axis=1)
     if values.dtype == np.uint8:
@@ -336,16 +336,16 @@ def _colors(path: str, columns: Mapping[str, np.ndarray], points: int, gray: boo
         values = 255.0 * values
     if not (values.min() >= 0 and values.max() <= 255):
         is_16_bit = values.min() >= 0 and 255 < values.max() <= np.iinfo(np.uint16).max
-        remedy = ": colours of 16 bits are divided by 257 and stored as uchar" if is_16_bit else ""
+        remedy = ": colors of 16 bits are divided by 257 and stored as uchar" if is_16_bit else ""
         raise UserError(
-            f"{path} has colours from {values.min():g} to {values.max():g}; expected 0 to 255, or 0 to 1 as "
+            f"{path} has colors from {values.min():g} to {values.max():g}; expected 0 to 255, or 0 to 1 as "
             f"float{remedy or '; export it again'}"
         )
     return np.rint(values).astype(np.uint8)
 
 
 def whole_labels(path: str, what: str, values: np.ndarray) -> np.ndarray:
-    """Labels as int64, with all negative ones as -100, and NaN too: CloudCompare writes it for unlabelled points.
+    """Labels as int64, with all negative ones as -100, and NaN too: CloudCompare writes it for unlabeled points.
 
     Raises:
         UserError: one is not an integer.

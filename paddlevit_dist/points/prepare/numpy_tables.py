@@ -9,7 +9,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import read_content
 
 _POINTS = ("xyz", "coord", "coords", "points", "point", "pos", "positions")
-_COLORS = ("rgb", "color", "colors", "colour", "colours")
+_COLORS = ("rgb", "color", "colors", "color", "colors")
 # Arrays of three columns, by their names.
 _THREE = {**dict.fromkeys(_POINTS, "x y z"), **dict.fromkeys(_COLORS, "red green blue")}
 _THREE |= {"normal": "nx ny nz", "normals": "nx ny nz"}
@@ -17,7 +17,7 @@ _THREE |= {"normal": "nx ny nz", "normals": "nx ny nz"}
 
 def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
     """A table in an .npy file, with named columns (a structured array) or without; or the arrays of an .npz file, of
-    which those of three columns are points, colours and normals by their names (coord, color, normal, ...).
+    which those of three columns are points, colors and normals by their names (coord, color, normal, ...).
 
     Raises:
         UserError: the file cannot be read, or holds something else; nothing in it is executed.

@@ -20,7 +20,7 @@ Row = list[tuple[np.dtype, int]]  # the values of a point: of each field their t
 
 
 def read_pcd(path: str) -> dict[str, np.ndarray]:
-    """The values of all points, (points,) for each field, numbered where it has several; packed colours as red, green
+    """The values of all points, (points,) for each field, numbered where it has several; packed colors as red, green
     and blue, uint8.
 
     Raises:

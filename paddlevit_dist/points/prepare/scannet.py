@@ -1,4 +1,4 @@
-"""ScanNet v2 as downloaded: points and colours from ``_vh_clean_2.ply``, classes from ``_vh_clean_2.labels.ply``,
+"""ScanNet v2 as downloaded: points and colors from ``_vh_clean_2.ply``, classes from ``_vh_clean_2.labels.ply``,
 objects from ``.aggregation.json`` via the over-segmentation in ``_vh_clean_2.0.010000.segs.json``. The classes of
 ScanNet200 are those of the objects, by their names in ``scannetv2-labels.combined.tsv``."""
 
@@ -12,7 +12,15 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_json, read_text
 from ..data.ply import read_vertices
-from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40, scannet200
+from ..data.scannet_classes import (
+    CLASS_NAMES,
+    NUM_NYU40,
+    STUFF_CLASSES,
+    TEST_FOLDER,
+    TEST_SCENES,
+    from_nyu40,
+    scannet200,
+)
 from ..data.scene import CENTERED, IGNORED, Scene
 from .coordinates import StoredPoints, center_as_the_original
 from .listing import RawScene, SceneChoices, SceneReader, split_scenes, whole_labels
@@ -27,7 +35,7 @@ TABLE = "scannetv2-labels.combined.tsv"
 
 
 class ScanNetReader(SceneReader):
-    """Reads raw ScanNet scenes, centred on their mean as in PointGroup's preparation; walls and floors are not
+    """Reads raw ScanNet scenes, centered on their mean as in PointGroup's preparation; walls and floors are not
     instances."""
 
     kind = "scannet"
@@ -91,7 +99,7 @@ class ScanNetReader(SceneReader):
             semantic = np.array([*classes, IGNORED], np.int16)[np.where(instance < 0, len(classes), instance)]
         else:
             semantic = _classes(labels, number, self.remarks)
-        stuff = [self.class_names.index(name) for name in STUFF]
+        stuff = [self.class_names.index(name) for name in STUFF_CLASSES]
         instance = np.where(_is_stuff(instance, np.isin(semantic, stuff)), IGNORED, instance)
         return self.build_scene(source, columns, semantic, instance)
 

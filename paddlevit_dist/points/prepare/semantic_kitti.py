@@ -39,14 +39,14 @@ _CLASSES = {
     "traffic-sign": (81,),
 }
 CLASS_NAMES = tuple(_CLASSES)
-_NO_CLASS = (0, 1, 52, 99)  # unlabelled, outlier, other structure, other object
+_NO_CLASS = (0, 1, 52, 99)  # unlabeled, outlier, other structure, other object
 _SEQUENCES = {"train": (*range(8), 9, 10), "val": (8,), "test": range(11, 22)}
 _POINTS, _LABELS = "velodyne", "labels"
 BIN, LABEL = ".bin", ".label"
 
 
 class SemanticKittiReader(SceneReader):
-    """Reads scans; their channel ``intensity`` goes from 0 to 1, and they have no colours: all points are grey."""
+    """Reads scans; their channel ``intensity`` goes from 0 to 1, and they have no colors: all points are gray."""
 
     kind = "semantic_kitti"
     example = f"scan such as sequences/00/{_POINTS}/000000{BIN}"

@@ -82,7 +82,7 @@ def prepare_store(
     for split, scenes in splits.items():
         write_lines(Path(list_file(output, split)), [source.name for source in scenes])
     is_centered = all(header.is_centered for header in headers)
-    _write_record(output, {**record, "remarks": noted, "centred": is_centered})
+    _write_record(output, {**record, "remarks": noted, "centered": is_centered})
     remarks = [line for name in sources for line in noted.get(name, [])]
     return StoreSummary(
         {split: len(scenes) for split, scenes in splits.items()},

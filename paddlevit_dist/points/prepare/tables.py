@@ -1,4 +1,4 @@
-"""Any folder of files that are tables of points: x, y, z, and perhaps colours, a class, an object and channels."""
+"""Any folder of files that are tables of points: x, y, z, and perhaps colors, a class, an object and channels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -73,7 +73,7 @@ def read_table(
 
 
 class TableReader(SceneReader):
-    """Reads scenes of one format of ``TABLES``, each centred on its mean unless they are to stay as given."""
+    """Reads scenes of one format of ``TABLES``, each centered on its mean unless they are to stay as given."""
 
     kind = "ply"
     unique_instances = False

@@ -23,7 +23,7 @@ class FloorBlocks(NamedTuple):
 
     Attributes:
         size: edge of a block.
-        overlap: of neighbouring blocks, less than ``size``.
+        overlap: of neighboring blocks, less than ``size``.
     """
 
     size: int

@@ -1,4 +1,4 @@
-"""Terms of the loss of points, some of which may be unlabelled, and intersection over union per class."""
+"""Terms of the loss of points, some of which may be unlabeled, and intersection over union per class."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from ..data.scene import IGNORED
 
 
 class SemanticMetrics(ConfusionMetrics):
-    """Counts of (label, prediction) pairs over points, and the summed cross-entropy; points labelled ``IGNORED`` are
+    """Counts of (label, prediction) pairs over points, and the summed cross-entropy; points labeled ``IGNORED`` are
     excluded."""
 
     lists = ("_scenes",)
@@ -81,7 +81,7 @@ class SemanticMetrics(ConfusionMetrics):
 
 
 def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor, weight: float = 1.0) -> tuple[LossTerm, LossTerm]:
-    """The cross-entropy with its loss weight, and the accuracy, for display only; both over labelled points.
+    """The cross-entropy with its loss weight, and the accuracy, for display only; both over labeled points.
 
     Args:
         logits: float32 (P, classes), P at least 1.

@@ -14,13 +14,13 @@ class AugmentSection(Section):
     ROTATION_DEGREES: float = key(180.0, "largest angle around z", Range(low=0, high=180))
     TILT_DEGREES: float = key(3.0, "largest angle around x and around y", Range(low=0, high=90))
     SCALE: Pair[float] = key([0.9, 1.1], "range of the factor of all lengths", Range(low=0.01))
-    JITTER_M: float = key(0.0, "standard deviation of each point's movement, metres", AT_LEAST_0)
+    JITTER_M: float = key(0.0, "standard deviation of each point's movement, meters", AT_LEAST_0)
     ELASTIC: float = key(0.0, "probability of an elastic distortion", SHARE)
     DROPOUT: float = key(0.0, "share of the points left out every other time", SHARE)
-    COLOR_JITTER: float = key(0.0, "standard deviation of each point's colours, of 255", AT_LEAST_0)
+    COLOR_JITTER: float = key(0.0, "standard deviation of each point's colors, of 255", AT_LEAST_0)
     COLOR_SHIFT: float = key(0.0, "largest common shift of a channel, of 255", AT_LEAST_0)
-    COLOR_CONTRAST: float = key(0.0, "probability of stretched colours", SHARE)
-    COLOR_DROP: float = key(0.0, "probability of no colours", SHARE)
+    COLOR_CONTRAST: float = key(0.0, "probability of stretched colors", SHARE)
+    COLOR_DROP: float = key(0.0, "probability of no colors", SHARE)
 
 
 class SegmentationPointSection(settings.PointSection):
@@ -47,19 +47,19 @@ class SegmentationPointSection(settings.PointSection):
     TEST_FLIPS: bool = key(False, "evaluation: each of these directions is also seen mirrored")
     FRAGMENT_SIZE_M: float | None = key(
         None,
-        "evaluation, prediction: a scene goes through the network in square blocks of this edge, metres; None: as a "
+        "evaluation, prediction: a scene goes through the network in square blocks of this edge, meters; None: as a "
         "whole",
         ABOVE_0,
     )
     FRAGMENT_OVERLAP_M: float = key(
         1.0,
-        "FRAGMENT_SIZE_M: how far neighbouring blocks overlap, metres; there a point has the mean of their logits",
+        "FRAGMENT_SIZE_M: how far neighboring blocks overlap, meters; there a point has the mean of their logits",
         AT_LEAST_0,
     )
     CROP: Literal["sphere", "block"] | None = key(
-        None, "training: a scene is cut to a sphere, or a block over all heights, around a random labelled point"
+        None, "training: a scene is cut to a sphere, or a block over all heights, around a random labeled point"
     )
-    CROP_SIZE_M: float = key(6.0, "CROP: diameter of a sphere, edge of a block, metres", ABOVE_0)
+    CROP_SIZE_M: float = key(6.0, "CROP: diameter of a sphere, edge of a block, meters", ABOVE_0)
     AUGMENT: AugmentSection
 
 
@@ -75,7 +75,7 @@ _LOSSES = tuple(
 def _check(given: ConfigView[SceneSegmentationSettings]) -> list[str]:
     points = given.values.POINTS
     if points.CLASS_WEIGHTS and not any(points.CLASS_WEIGHTS):
-        raise UserError(f"{given['POINTS.CLASS_WEIGHTS']}: expected one above 0, or nothing is learnt")
+        raise UserError(f"{given['POINTS.CLASS_WEIGHTS']}: expected one above 0, or nothing is learned")
     if points.FRAGMENT_SIZE_M is not None and points.FRAGMENT_OVERLAP_M >= points.FRAGMENT_SIZE_M:
         raise UserError(
             f"{given['POINTS.FRAGMENT_OVERLAP_M']}: expected less than {given['POINTS.FRAGMENT_SIZE_M']}, or blocks "

@@ -21,7 +21,7 @@ from ...tasks.figures import Figure
 from ...tasks.prediction import Row
 from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..data import augment
-from ..data.augment import RandomApply, RandomRotation, to_metres
+from ..data.augment import RandomApply, RandomRotation, to_meters
 from ..data.features import feature_channels, point_features
 from ..data.images import CELL_PX, build_legend, color, draw, draw_classes, get_palette, in_cell, sheet, write_png
 from ..data.ply import write_colored_ply
@@ -38,7 +38,7 @@ from .fragments import FloorBlocks, score_fragments
 from .metrics import SemanticMetrics, semantic_terms
 from .settings import SceneSegmentationSettings, SegmentationPointSection
 
-_ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, metres
+_ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, meters
 _DROPOUT = 0.5  # probability of dropping points
 
 
@@ -88,7 +88,7 @@ def training_steps(
     """The steps configured under POINTS for a training scene, and for scenes of ``dataset`` overlaid on it.
 
     Args:
-        unit_m: metres per unit of the scenes' coordinates.
+        unit_m: meters per unit of the scenes' coordinates.
 
     Raises:
         UserError: the scale range is reversed.
@@ -116,7 +116,7 @@ def training_steps(
     ]
     # First, so that a large scene is not turned and distorted as a whole.
     around = () if points.CROP is None else (augment.PointCrop(points.CROP, points.CROP_SIZE_M),)
-    changes = (*augment.to_metres(unit_m), *around, *(step for is_wanted, step in wanted if is_wanted))
+    changes = (*augment.to_meters(unit_m), *around, *(step for is_wanted, step in wanted if is_wanted))
     crop = () if points.MAX_POINTS is None else (augment.CropToBudget(points.MAX_POINTS),)
     return (*changes, augment.Mix3D(dataset, changes, points.MIX_PROB), *crop)
 
@@ -124,7 +124,7 @@ def training_steps(
 class SemanticSegmentation(SceneTask):
     """Trains and evaluates a sparse network that labels points.
 
-    The cross-entropy is the mean over all labelled points of all ranks, the Dice loss over the classes of all their
+    The cross-entropy is the mean over all labeled points of all ranks, the Dice loss over the classes of all their
     scenes; predictions and metrics are per point, each taking those of its voxel.
     """
 
@@ -141,7 +141,7 @@ class SemanticSegmentation(SceneTask):
             )
         return PointSamples(
             dataset,
-            training_steps(points, dataset, unit_m) if is_training else to_metres(unit_m),
+            training_steps(points, dataset, unit_m) if is_training else to_meters(unit_m),
             self.voxel_features,
             self.config.DATA.VOXEL_SIZE_M,
             tuple(points.COLOR_RANGE),
@@ -268,8 +268,8 @@ class SemanticSegmentation(SceneTask):
         return [describe_points(prediction, self.class_names)]
 
     def images(self, samples: PointSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
-        """The voxels of a training batch from above, with their counts: in the colours that the network sees, if it
-        sees any, and beside that in the colours of their classes."""
+        """The voxels of a training batch from above, with their counts: in the colors that the network sees, if it
+        sees any, and beside that in the colors of their classes."""
         labels = np.full(len(batch["coordinates"]), IGNORED)
         labels[batch["inverse"]] = np.tile(batch["labels"], len(batch["inverse"]) // max(len(batch["labels"]), 1))
         colors, names = None, list(samples.features)
@@ -294,7 +294,7 @@ class SemanticSegmentation(SceneTask):
 
     def evaluation_images(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""
-        plain = replace(samples, steps=to_metres(self.config.DATA.UNIT_M))
+        plain = replace(samples, steps=to_meters(self.config.DATA.UNIT_M))
         nothing_random = np.random.default_rng(0)
         return self.images(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
 
@@ -305,13 +305,13 @@ class SemanticSegmentation(SceneTask):
 class SceneClassWriter(SceneWriter):
     """Writes the predicted classes of each scene:
 
-    - ``NAME.ply``, its points coloured by class;
+    - ``NAME.ply``, its points colored by class;
     - ``NAME.png``, the same viewed from above, beside the truth where that is known, with a legend;
     - ``NAME.txt`` with one number per point: ScanNet's class numbers for its twenty classes, as its benchmark requires,
       else the class index; 0 or -100 for points that were left out, as they have no finite coordinates.
     """
 
-    files = "NAME.ply coloured by class, NAME.png from above with truth (left, if known) and prediction, NAME.txt"
+    files = "NAME.ply colored by class, NAME.png from above with truth (left, if known) and prediction, NAME.txt"
 
     def write_scene(self, scene: Scene, prediction: np.ndarray, true: np.ndarray | None = None) -> list[str]:
         names = [f"{scene.name}.ply", f"{scene.name}.txt"]
@@ -333,7 +333,7 @@ class SceneClassWriter(SceneWriter):
 
 
 def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict[str, float]:
-    """Normalisers of a batch: of the cross-entropy the labelled points, or the weights of their classes; of the Dice
+    """Normalizers of a batch: of the cross-entropy the labeled points, or the weights of their classes; of the Dice
     loss the classes of each scene.
 
     Args:

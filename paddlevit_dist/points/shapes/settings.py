@@ -26,10 +26,10 @@ class ShapeSection(Section):
         2048, "points of a shape: other random ones in each epoch of a training, else always the same", AT_LEAST_1
     )
     LABEL_SMOOTHING: float = key(0.0, "training: share of a label that all classes get alike", SHARE_BELOW_1)
-    UP: Literal["x", "y", "z"] = key(
+    UP_AXIS: Literal["x", "y", "z"] = key(
         "z", "axis of ROTATION_DEGREES, upright in images; y for modelnet40_normal_resampled"
     )
-    ROTATION_DEGREES: float = key(0.0, "training: largest angle around the axis UP", Range(low=0, high=180))
+    ROTATION_DEGREES: float = key(0.0, "training: largest angle around UP_AXIS", Range(low=0, high=180))
     SOLIDS: SolidSection
 
 
@@ -37,7 +37,7 @@ class ShapeSettings(RunSettings):
     SHAPES: ShapeSection
 
 
-_TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES")
+_TRAINING = ("LABEL_SMOOTHING", "UP_AXIS", "ROTATION_DEGREES")
 
 
 def _find_unused(given: ConfigView[ShapeSettings]) -> Iterator[IgnoredKeys]:

@@ -93,7 +93,7 @@ def _vary(
     xyz: np.ndarray, normals: np.ndarray, keys: ShapeSection, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     angle = math.radians(keys.ROTATION_DEGREES) * generator.uniform(-1, 1)
-    matrix = rotation("xyz".index(keys.UP), angle).astype(np.float32)
+    matrix = rotation("xyz".index(keys.UP_AXIS), angle).astype(np.float32)
     moved = generator.standard_normal(xyz.shape, np.float32) * np.float32(_JITTER)
     shift = generator.uniform(-_SHIFT, _SHIFT, 3)
     return (xyz @ matrix * generator.uniform(*_SCALE) + moved + shift).astype(np.float32), normals @ matrix
@@ -189,7 +189,7 @@ class ShapeClassification(ClassifierTask):
     ) -> list[Figure]:
         def image_of(index: int) -> np.ndarray | None:
             try:
-                return draw_shape(samples.sample(index, np.random.default_rng(0)).voxels, self.config.SHAPES.UP)
+                return draw_shape(samples.sample(index, np.random.default_rng(0)).voxels, self.config.SHAPES.UP_AXIS)
             except (UserError, BadSample, OSError):
                 return None
 
@@ -199,7 +199,7 @@ class ShapeClassification(ClassifierTask):
     def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:
         scenes, voxels = batch["coordinates"][:, 0], batch["coordinates"][:, 1:]
         of_each = [(voxels[scenes == number], label) for number, label in enumerate(batch["labels"].tolist())]
-        up, names = self.config.SHAPES.UP, self.class_names
+        up, names = self.config.SHAPES.UP_AXIS, self.class_names
         return [(draw_shape(one, up), f"{names[label]}, {len(one):,} voxels") for one, label in of_each]
 
     def evaluation_images(self, samples: ShapeSamples, indices: Sequence[int]) -> list[Labeled]:
@@ -222,10 +222,10 @@ class ShapeMetrics(ClassificationMetrics):
 
 
 def draw_shape(voxels: np.ndarray, up: str) -> np.ndarray:
-    """Voxels (M, 3) seen obliquely from above, in colours of their places, uint8 (height, ``_IMAGE_PX``, 3).
+    """Voxels (M, 3) seen obliquely from above, in colors of their places, uint8 (height, ``_IMAGE_PX``, 3).
 
     Args:
-        up: SHAPES.UP.
+        up: SHAPES.UP_AXIS.
     """
     upright = np.roll(voxels, 2 - "xyz".index(up), axis=1).astype(np.float32)  # turned about (1, 1, 1)
     shares = (upright - upright.min(axis=0)) / np.maximum(np.ptp(upright, axis=0), 1)

@@ -15,7 +15,7 @@ Usage in a task. The plan of a batch depends on coordinates only, so the loader 
 
 For experiments, ``SparseTensor(features, coordinates)`` builds the plan on demand.
 
-- ``coordinate_keys``, ``coordinate_levels``: sorted keys, levels, and the search for neighbours
+- ``coordinate_keys``, ``coordinate_levels``: sorted keys, levels, and the search for neighbors
 - ``coordinate_plan``: what a network needs, built without Paddle and packed into two arrays
 - ``device_plan``: kernel maps on the device; ``convolution``: the arithmetic and its gradient
 - ``tensor``: ``SparseTensor``, and what is computed from several; ``fields``: points between voxels, dense arrays

@@ -38,7 +38,7 @@ class _ConvolutionPass(NamedTuple):
     Attributes:
         direction: the pairs.
         matrix_numbers: for each kernel offset, the number of its matrix.
-        centre: number of the matrix through which every row receives from itself; None if there is none.
+        center: number of the matrix through which every row receives from itself; None if there is none.
     """
 
     direction: KernelDirection

@@ -1,4 +1,4 @@
-"""All levels of a batch of voxels, and the search for neighbours among their sorted keys."""
+"""All levels of a batch of voxels, and the search for neighbors among their sorted keys."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ class VoxelLevel(NamedTuple):
 def kernel_offsets(kernel_size: Steps, dimension: int) -> np.ndarray:
     """Kernel offsets in voxels, int64 (K, dimension) for K voxels in all, in the order of its weights.
 
-    The first spatial axis runs fastest. An odd side is centred: -(side // 2) .. side // 2; an even one extends
+    The first spatial axis runs fastest. An odd side is centered: -(side // 2) .. side // 2; an even one extends
     forward: 0 .. side - 1. Both as in MinkowskiEngine 0.5 (``coordinate_at`` in src/kernel_region.hpp).
     """
     firsts = [(-(side // 2) if side % 2 else 0, side) for side in along_axes(kernel_size, dimension)]
@@ -96,7 +96,7 @@ class CoordinateLevels:
         """Matching voxels: for each kernel offset k, those with fine voxel = coarse voxel + offset_k in space.
 
         For a symmetric kernel (odd sides, ``fine == coarse``) only one of each pair of mirrored offsets, and not the
-        centre, where every voxel matches itself.
+        center, where every voxel matches itself.
 
         Yields:
             (k, fine row matching each coarse row, coarse row matching each fine row): int32 (coarse rows,) and (fine
@@ -134,7 +134,7 @@ class CoordinateLevels:
         """As ``pairs``, of a level and of those ``rows`` of ``number`` that have the sorted ``keys``."""
         level, spacing = self.level(stride), along_axes(stride, self.dimension)[-1]
         steps = offsets @ self._space.radices()
-        # Where one of a line of neighbouring keys is found tells where the next must be.
+        # Where one of a line of neighboring keys is found tells where the next must be.
         lines = _lines_along_last_axis(
             offsets, np.flatnonzero(steps < 0) if is_symmetric else np.arange(len(steps)), spacing
         )
@@ -172,7 +172,7 @@ class CoordinateLevels:
 
 
 def is_symmetric(fine: Steps, coarse: Steps, kernel_size: Steps) -> bool:
-    """If a voxel has a neighbour at offset k, it is that neighbour's neighbour at offset K - 1 - k."""
+    """If a voxel has a neighbor at offset k, it is that neighbor's neighbor at offset K - 1 - k."""
     sides = (kernel_size,) if isinstance(kernel_size, int) else kernel_size
     return fine == coarse and all(side % 2 for side in sides)
 

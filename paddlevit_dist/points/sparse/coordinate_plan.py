@@ -39,7 +39,7 @@ class MapKey(NamedTuple):
         fine: tensor stride of the finer level.
         coarse: tensor stride of the coarser level, a multiple of ``fine``; equal to it for a stride of 1.
         kernel_size: voxels along each axis.
-        dilation: distance between neighbouring kernel offsets in units of ``fine``.
+        dilation: distance between neighboring kernel offsets in units of ``fine``.
     """
 
     fine: Steps
@@ -49,7 +49,7 @@ class MapKey(NamedTuple):
 
     @property
     def is_symmetric(self) -> bool:
-        """If a voxel has a neighbour at offset k, it is that neighbour's neighbour at offset K - 1 - k."""
+        """If a voxel has a neighbor at offset k, it is that neighbor's neighbor at offset K - 1 - k."""
         return is_symmetric(self.fine, self.coarse, self.kernel_size)
 
     def num_offsets(self, dimension: int) -> int:
@@ -154,7 +154,7 @@ class CoordinatePlan:
 
     def kernel_map(self, key: MapKey) -> tuple[PairLists, ...]:
         """The pairs of a kernel between two levels: to the coarse one and, if the kernel is not symmetric, to the fine
-        one; those of a symmetric kernel's centre, where every row meets itself, are left out."""
+        one; those of a symmetric kernel's center, where every row meets itself, are left out."""
         return tuple(table.lists() for table in self.pair_tables(key))
 
     def pair_tables(self, key: MapKey) -> "list[PairTable]":

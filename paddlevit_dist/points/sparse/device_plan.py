@@ -100,7 +100,7 @@ class KernelDirection(NamedTuple):
 
 
 class KernelMap(NamedTuple):
-    """Both directions of a kernel map. A symmetric one has the same lists in both, without the centre's."""
+    """Both directions of a kernel map. A symmetric one has the same lists in both, without the center's."""
 
     is_symmetric: bool
     num_offsets: int

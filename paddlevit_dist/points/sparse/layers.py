@@ -1,4 +1,4 @@
-"""Layers on sparse tensors: convolutions, normalisation, activation, dropout, and the base class of networks.
+"""Layers on sparse tensors: convolutions, normalization, activation, dropout, and the base class of networks.
 
 ``Convolution`` and ``TransposedConvolution`` have MinkowskiEngine's parameter names and shapes: ``kernel``
 (K, C_in, C_out) for the K voxels of the kernel in the order of ``kernel_offsets``, (C_in, C_out) where K and the stride
@@ -229,7 +229,7 @@ def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
 
 
 class RowsBatchNorm(SynchronizableBatchNorm):
-    """Batch normalisation of a tensor (rows, channels).
+    """Batch normalization of a tensor (rows, channels).
 
     Args:
         num_features: channels.
@@ -243,7 +243,7 @@ class RowsBatchNorm(SynchronizableBatchNorm):
 
 
 class BatchNorm(RowsBatchNorm):
-    """Batch normalisation over the voxels; weights and statistics directly under the layer's name, as in spconv
+    """Batch normalization over the voxels; weights and statistics directly under the layer's name, as in spconv
     networks."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
@@ -363,7 +363,7 @@ class StridedConv3D(SpconvConvolution):
 
 
 class SubmanifoldConv3D(SpconvConvolution):
-    """Voxels stay the same; an odd kernel is centred. Arguments are those of ``Convolution`` without the stride."""
+    """Voxels stay the same; an odd kernel is centered. Arguments are those of ``Convolution`` without the stride."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from .variants import CLASSIFIER, MINKUNET, TUTORIAL
 
 
 class ResidualBlock(nn.Layer):
-    """Two 3-wide convolutions around a shortcut, normalised after each convolution (He et al., 2016)."""
+    """Two 3-wide convolutions around a shortcut, normalized after each convolution (He et al., 2016)."""
 
     def __init__(self, in_channels: int, out_channels: int, dimension: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Values of scenes as a whole: vectors given to all their voxels, and normalisation over them."""
+"""Values of scenes as a whole: vectors given to all their voxels, and normalization over them."""
 
 from typing import Any
 

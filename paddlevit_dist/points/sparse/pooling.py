@@ -154,7 +154,7 @@ def _divide(total: paddle.Tensor, counts: paddle.Tensor) -> paddle.Tensor:
 
 
 class _SumFunction(paddle.autograd.PyLayer):
-    """Sum of the giving rows of all kernel offsets; the centre of a symmetric map gives too."""
+    """Sum of the giving rows of all kernel offsets; the center of a symmetric map gives too."""
 
     @staticmethod
     def forward(
@@ -180,7 +180,7 @@ def summed(
     scales: Sequence[paddle.Tensor] | None = None,
 ) -> paddle.Tensor:
     """Sum what each of ``rows`` rows receives: the sum of the giving rows (n, C), and of itself if the map has a
-    centre, each times the ``scales`` (C,) of its kernel offset."""
+    center, each times the ``scales`` (C,) of its kernel offset."""
     if has_center and rows:  # some kernels reject no rows
         received = source.clone() if scales is None else source * scales[len(scales) // 2]
     else:
@@ -226,7 +226,7 @@ class _MaxFunction(paddle.autograd.PyLayer):
 
 
 def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tensor, paddle.Tensor]]:
-    """(kernel offset, receivers, givers) of all pairs to the coarse level, including the centre, by ascending
+    """(kernel offset, receivers, givers) of all pairs to the coarse level, including the center, by ascending
     offset."""
     center: int | None = kernel_map.num_offsets // 2 if kernel_map.is_symmetric and rows else None
     offsets: dict[int, list[Any]] = {}

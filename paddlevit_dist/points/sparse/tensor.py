@@ -27,7 +27,7 @@ class SparseTensor:
             multiples of ``stride``: the plan is built from them lazily in this process, and they are its finest
             voxels. Omit if ``plan`` is given.
         plan: from ``Plan.of_batch``.
-        stride: tensor stride of the level, the distance between neighbouring voxels; one number for each axis where
+        stride: tensor stride of the level, the distance between neighboring voxels; one number for each axis where
             they differ.
         num_scenes: with ``coordinates``, scenes of the batch if the last ones may be empty.
 
@@ -345,7 +345,7 @@ def side_by_side(*features: paddle.Tensor) -> paddle.Tensor:
 
 
 def in_one_precision(features: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
-    """In float32 if one is and others are in half precision, as what has been normalised is under mixed precision, and
+    """In float32 if one is and others are in half precision, as what has been normalized is under mixed precision, and
     as Paddle's sums are; concatenation and scattering refuse both together."""
     dtypes = {one.dtype for one in features}
     has_single = paddle.float32 in dtypes and paddle.float64 not in dtypes

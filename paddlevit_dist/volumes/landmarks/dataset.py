@@ -33,7 +33,7 @@ class LandmarkCase(NamedTuple):
     Attributes:
         name: file name without suffix.
         file: its path; a folder for a DICOM series.
-        world: float64 (landmarks, 3), millimetres x, y, z to the right, to the front and upwards; NaN where missing.
+        world: float64 (landmarks, 3), millimeters x, y, z to the right, to the front and upwards; NaN where missing.
         convention: "ras" or "lps", in which its predictions are written.
     """
 
@@ -169,7 +169,7 @@ def _case(
     unknown = [name for name in listed.positions if name not in names]
     if unknown:
         raise UserError(f"{source}: landmark '{unknown[0]}' is not among VOLUMES.LANDMARKS ({', '.join(names)})")
-    convention = header.convention if options.world == "file" else options.world
+    convention = header.convention if options.coordinate_system == "file" else options.coordinate_system
     space = _space(source, listed.space, convention, options)
     world = np.full((len(names), 3), np.nan)
     for row, name in enumerate(names):
@@ -188,12 +188,12 @@ def _case(
 
 
 def _space(source: str, stated: str | None, convention: str, options: VolumeOptions) -> str:
-    """Return what the coordinates of a landmark file are: "ras" or "lps" millimetres, or "ijk", voxels."""
+    """Return what the coordinates of a landmark file are: "ras" or "lps" millimeters, or "ijk", voxels."""
     if stated == "unknown":
-        if options.world == "file":
+        if options.coordinate_system == "file":
             raise UserError(
                 f"{source} does not say its coordinate system; add the line '# CoordinateSystem = LPS' (or RAS), or "
-                "set VOLUMES.WORLD"
+                "set VOLUMES.COORDINATE_SYSTEM"
             )
         return convention
     if stated is not None:
@@ -209,7 +209,7 @@ def _advice(position: np.ndarray, space: str, header: VolumeHeader, is_stated: b
         guess = "; with x and y negated it would lie inside" if turned else ""
         return f"{guess}; the file says its coordinate system itself: does it belong to this volume?"
     guess = f"; read as {other.upper()} instead of {space.upper()} it would lie inside" if turned else ""
-    return f"{guess}; check VOLUMES.LANDMARK_UNITS and VOLUMES.WORLD, or leave its coordinates empty"
+    return f"{guess}; check VOLUMES.LANDMARK_UNITS and VOLUMES.COORDINATE_SYSTEM, or leave its coordinates empty"
 
 
 def _round(point: np.ndarray) -> str:
@@ -230,8 +230,8 @@ def _find_exchanged(folder: str, cases: list[LandmarkCase], names: list[str]) ->
         return []
     return [
         f"note: {folder}: in {exchanged:,} of {known:,} volumes landmarks named left lie to the right of those named "
-        f"right ({', '.join(map(':'.join, pairs))}); check VOLUMES.WORLD (ras or lps), the names, and the orientation "
-        "of the volumes"
+        f"right ({', '.join(map(':'.join, pairs))}); check VOLUMES.COORDINATE_SYSTEM (ras or lps), the names, and the "
+        "orientation of the volumes"
     ]
 
 

@@ -10,7 +10,7 @@ from ..images import orthogonal_slices
 from .metrics import RADII_MM
 
 _SHOWN = 12  # volumes
-_MOST_LINES = 7  # of a chart, beside that of all, for as many colours; the others are in the table
+_MOST_LINES = 7  # of a chart, beside that of all, for as many colors; the others are in the table
 _MOST_ROWS = 1_000
 
 
@@ -18,7 +18,7 @@ class LandmarkRecord(NamedTuple):
     """The record of a volume.
 
     Attributes:
-        errors: float32 (landmarks,), millimetres; NaN where the truth is unknown.
+        errors: float32 (landmarks,), millimeters; NaN where the truth is unknown.
         voxels: float32 (landmarks, 3), positions found, z, y, x.
     """
 
@@ -34,7 +34,7 @@ def landmark_figures(
     Args:
         samples: ``VolumeSamples``, some of which are read again.
         names: of the landmarks.
-        spacing: millimetres (depth, height, width).
+        spacing: millimeters (depth, height, width).
     """
     errors = np.stack([record.errors for _, record in records])  # (volumes, landmarks)
     means = np.array([row[np.isfinite(row)].mean() if np.isfinite(row).any() else -1.0 for row in errors])

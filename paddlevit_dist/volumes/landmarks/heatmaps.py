@@ -3,7 +3,7 @@
 A Gaussian of three axes is the product of three Gaussians of one, so a landmark's whole map is determined by depth +
 height + width numbers. The losses work on these factors and never build the dense map.
 
-Positions are voxel indices in the order z, y, x, with the centre of voxel 0 at 0; NaN stands for a missing landmark,
+Positions are voxel indices in the order z, y, x, with the center of voxel 0 at 0; NaN stands for a missing landmark,
 whose map is 0.
 """
 
@@ -161,7 +161,7 @@ def radius_heatmaps(
 
 
 def gaussian_cube(radius: int) -> np.ndarray:
-    """float64 (2 * radius + 1,) * 3: a Gaussian with 1 at its centre voxel; values below machine epsilon are 0."""
+    """float64 (2 * radius + 1,) * 3: a Gaussian with 1 at its center voxel; values below machine epsilon are 0."""
     steps = np.arange(-radius, radius + 1, dtype=np.float64)
     z, y, x = np.ix_(steps, steps, steps)
     sigma = (2 * radius + 1) / 6
@@ -178,7 +178,7 @@ def decode(
     Args:
         maps: float32 (landmarks, depth, height, width), 0 to 1 for the most part.
         method: "quadratic": along each axis the vertex of the parabola through the logarithms of the peak and its two
-            neighbours, which is exact for a Gaussian; "soft_argmax": mean position of the voxels around the peak,
+            neighbors, which is exact for a Gaussian; "soft_argmax": mean position of the voxels around the peak,
             weighted by their values, which is less sensitive to noise.
         reach: of the mean, in voxels on each side (depth, height, width); three deviations leave it unbiased.
     Returns:
@@ -194,7 +194,7 @@ def decode(
         center = np.array(np.unravel_index(peak, shape))
         low = np.maximum(center - reach, 0)
         high = np.minimum(center + reach + 1, shape)
-        # Only this neighbourhood leaves the device.
+        # Only this neighborhood leaves the device.
         block = maps[number, low[0] : high[0], low[1] : high[1], low[2] : high[2]].numpy().astype(np.float64)
         refine = {"quadratic": _vertex, "soft_argmax": _mean_position}[method]
         points[number] = low + refine(block, center - low)

@@ -1,4 +1,4 @@
-"""Radial errors of landmarks in millimetres, as sums and counts."""
+"""Radial errors of landmarks in millimeters, as sums and counts."""
 
 import math
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ class LandmarkMetrics(Metrics):
 
 
 def rate_name(radius: float) -> str:
-    """Key of the success detection rate within so many millimetres."""
+    """Key of the success detection rate within so many millimeters."""
     return f"sdr_{radius:g}mm"
 
 

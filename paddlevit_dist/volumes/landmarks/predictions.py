@@ -40,7 +40,7 @@ class FoundLandmarks(NamedTuple):
 
     @property
     def world(self) -> np.ndarray:
-        """The same positions in millimetres, float64 (landmarks, 3): x, y, z to the right, to the front, upwards."""
+        """The same positions in millimeters, float64 (landmarks, 3): x, y, z to the right, to the front, upwards."""
         return self.geometry.world(self.voxels)
 
 
@@ -48,7 +48,7 @@ class LandmarkGroundTruth(NamedTuple):
     """The truth about a volume that is evaluated.
 
     Attributes:
-        errors: float64 (landmarks,), millimetres; NaN where the truth is unknown.
+        errors: float64 (landmarks,), millimeters; NaN where the truth is unknown.
         places: float64 (landmarks, 3), z, y, x in voxels; NaN where unknown.
     """
 
@@ -115,12 +115,12 @@ class LandmarkWriter(PredictionWriter):
             of_names = build_rows(metrics.state, list(map(cell, self.names)))
             _write_csv(self.folder / "per_landmark.csv", header, of_names)
             worlds = " and ".join(sorted({row[7] for row in rows}))
-            lines.insert(0, f"wrote {len(rows)} positions in world millimetres ({worlds}) to {self.folder}")
+            lines.insert(0, f"wrote {len(rows)} positions in world millimeters ({worlds}) to {self.folder}")
         return lines
 
 
 def build_points(found: FoundLandmarks, names: Sequence[str], convention: str) -> list[LandmarkPoint]:
-    """The landmarks of a volume as they are written: millimetres with four digits, in a convention."""
+    """The landmarks of a volume as they are written: millimeters with four digits, in a convention."""
     return [
         LandmarkPoint(name, tuple(f"{value:.4f}" for value in place), f"confidence {sure:.4f}")
         for name, place, sure in zip(names, convert(found.world, convention), found.confidences)

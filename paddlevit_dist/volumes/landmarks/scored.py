@@ -18,8 +18,8 @@ from ..geometry import convert
 
 _MISTAKES = (  # of all positions: what to multiply x, y, z by, and what is asked where that at least halves the error
     ("x and y negated", (-1.0, -1.0, 1.0), "is LPS taken for RAS?"),
-    ("1,000 times the positions", (1000.0,) * 3, "are they metres?"),
-    ("10 times the positions", (10.0,) * 3, "are they centimetres?"),
+    ("1,000 times the positions", (1000.0,) * 3, "are they meters?"),
+    ("10 times the positions", (10.0,) * 3, "are they centimeters?"),
 )
 _PREFERRED = (".mrk.json", ".fcsv", ".json", ".csv")  # of several files of a volume: those that say their coordinates
 
@@ -30,7 +30,7 @@ class VolumeLandmarks(NamedTuple):
     Attributes:
         case: name of the volume.
         source: file, for messages.
-        positions: by name, millimetres x, y, z; None: missing.
+        positions: by name, millimeters x, y, z; None: missing.
         is_ras: positions are in RAS; else nobody has said.
         usual: "ras" or "lps", what files beside the volume mean that do not say; None: not known.
     """
@@ -58,7 +58,7 @@ def of_files(folder: str) -> list[VolumeLandmarks]:
     """All landmark files of a folder, by the names of their volumes; or all rows of a table.
 
     Raises:
-        UserError: there are none, one is damaged, or has voxels in place of millimetres.
+        UserError: there are none, one is damaged, or has voxels in place of millimeters.
     """
     if os.path.isfile(folder):
         return list(_of_table(folder).values())
@@ -73,7 +73,7 @@ def _read(folder: str, case: str) -> VolumeLandmarks:
     file = min(files, key=lambda one: next(k for k, end in enumerate(_PREFERRED) if one.lower().endswith(end)))
     listed = landmark_files.read(file)
     if listed.space == "ijk":
-        raise UserError(f"{file}: landmarks are in voxels (IJK), expected millimetres: save them as LPS or RAS")
+        raise UserError(f"{file}: landmarks are in voxels (IJK), expected millimeters: save them as LPS or RAS")
     return VolumeLandmarks(case, file, listed.positions, listed.space == "ras")
 
 
@@ -160,7 +160,7 @@ def score(
         of_class=("{} mre_mm", 4),
         classes=names,
         protocol=[
-            f"mre_mm: mean distance in millimetres over landmarks and volumes, each once; {said}",
+            f"mre_mm: mean distance in millimeters over landmarks and volumes, each once; {said}",
             "sdr: percent of the landmarks within a distance; without those that have no position in the truth",
         ],
         notices=compared.notices,
@@ -176,7 +176,7 @@ class _ComparedVolumes(NamedTuple):
     """Findings of all volumes.
 
     Attributes:
-        errors: float64 (volumes, landmarks), millimetres; NaN where the truth has no position.
+        errors: float64 (volumes, landmarks), millimeters; NaN where the truth has no position.
         spaces: how coordinates were understood that files do not say.
         notices: lines.
     """
@@ -223,7 +223,7 @@ def _compare(
 def _places(
     true: VolumeLandmarks, found: VolumeLandmarks, names: Sequence[str], world: str | None, spaces: set[str]
 ) -> np.ndarray:
-    """Where landmarks are and were found, float64 (landmarks, 2, 3), millimetres, NaN where the truth has no position;
+    """Where landmarks are and were found, float64 (landmarks, 2, 3), millimeters, NaN where the truth has no position;
     how coordinates were understood is added to ``spaces``."""
     convention, both = world or true.usual, [true.positions, found.positions]
     if convention is None and not true.is_ras and not found.is_ras:

@@ -252,14 +252,14 @@ class LandmarkDetection(Task):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
         volumes = self.config.VOLUMES
         files, unreadable = find_volumes(list(map(str, inputs)))
-        dataset = InputVolumes(files, self.names, self.spacing, volumes.WORLD, volumes.MAX_VOXELS)
+        dataset = InputVolumes(files, self.names, self.spacing, volumes.COORDINATE_SYSTEM, volumes.MAX_VOXELS)
         dataset.within = per_channel(self._intensities().within, self._intensities().kinds)
         self._cases = _write(dataset)
         samples = VolumeSamples(dataset, None, AugmentationConfig(), range(len(self.names)), self._intensities())
         return VolumeInputs(samples, unreadable)
 
     def prediction_rows(self, prediction: FoundLandmarks) -> list[Row]:
-        """A row for each landmark, in millimetres of the volume's own convention."""
+        """A row for each landmark, in millimeters of the volume's own convention."""
         convention = self._cases[prediction.index][1]
         rows = zip(build_points(prediction, self.names, convention), prediction.confidences)
         return [

@@ -84,7 +84,7 @@ class SegmentedVolumes(Dataset):
     numbers: list[int] = []
     #: names of the channels, such as "CT"
     channels: list[str] = ["intensity"]
-    #: (depth, height, width), millimetres, at which volumes are read
+    #: (depth, height, width), millimeters, at which volumes are read
     spacing: np.ndarray
     #: of each channel what its moments are of, as the task says, see ``nonzero``; None: always of the whole volume
     within: Sequence[str] | None = None

@@ -14,8 +14,8 @@ from .metrics import COLUMNS, VolumeMetrics
 
 _SHOWN = 12  # volumes of the gallery
 _MOST_ROWS = 1_000
-_OPACITY = 0.5  # of a class's colour
-_OF_CLASS = ("Dice", "labelled Dice", "pooled Dice", "assd_mm", "hd95_mm")  # values of the metrics
+_OPACITY = 0.5  # of a class's color
+_OF_CLASS = ("Dice", "labeled Dice", "pooled Dice", "assd_mm", "hd95_mm")  # values of the metrics
 
 
 def segmentation_figures(
@@ -36,9 +36,9 @@ def segmentation_figures(
     rows = []
     for place, name in enumerate(class_names[1:]):
         shown = [totals.get(f"{what} {name}") for what in _OF_CLASS]
-        numbers = [int(sums[:, place, COLUMNS.index(what)].sum()) for what in ("labelled", "missed")]
+        numbers = [int(sums[:, place, COLUMNS.index(what)].sum()) for what in ("labeled", "missed")]
         rows.append((name, *(None if own is None else round(own, 4) for own in shown), *numbers))
-    note = "Dice: mean over volumes; pooled: of the voxels of all volumes. Missed: only labelled, or only predicted."
+    note = "Dice: mean over volumes; pooled: of the voxels of all volumes. Missed: only labeled, or only predicted."
     classes = FigureTable("Classes of voxels", ["class", *_OF_CLASS, "volumes with it", "missed in"], rows, note)
     columns = metrics.columns([sums])
     order = np.argsort(np.nan_to_num(columns["Dice"], nan=2.0), kind="stable").tolist()
@@ -68,14 +68,14 @@ def class_slices(
     class_names: Sequence[str],
     center: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Axial, coronal and sagittal slices side by side under the colours of their classes, anterior or superior up, and
-    what the colours mean: uint8 (height, width, 3).
+    """Axial, coronal and sagittal slices side by side under the colors of their classes, anterior or superior up, and
+    what the colors mean: uint8 (height, width, 3).
 
     Args:
         volume: float32 (depth, height, width), shown from its percentile 0.5 (black) to 99.5 (white).
-        spacing: of it, millimetres.
+        spacing: of it, millimeters.
         labels: uint8 (depth, height, width) of the same extent, perhaps with more or fewer voxels.
-        centre: the voxel of ``labels`` that the slices go through; None: the middle of all that has a class.
+        center: the voxel of ``labels`` that the slices go through; None: the middle of all that has a class.
     """
     if center is None:
         inside = np.argwhere((labels > 0) & (labels != IGNORED))

@@ -39,13 +39,13 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
         if len(inside):
             drawn = np.random.RandomState(_SEED).choice(inside, _SAMPLED // len(chosen))
             values.append([np.asarray(one).reshape(-1)[drawn] for one in channels])
-    found, millilitres = np.stack(counts, axis=1)  # (volumes, classes) each
-    for name, own, sizes in zip(dataset.class_names, found.T, millilitres.T):
+    found, milliliters = np.stack(counts, axis=1)  # (volumes, classes) each
+    for name, own, sizes in zip(dataset.class_names, found.T, milliliters.T):
         there = sizes[own > 0]
         size = f", {there.min():.4g} to {there.max():.4g} ml" if len(there) else ""
         share = 100 * own.sum() / max(found.sum(), 1)
         yield f"class {name}: {share:.3g} % of the voxels, in {len(there)} of {len(chosen)} volumes looked at{size}"
-    yield f"box around what is not zero: median {100 * np.median(shares):.3g} % of a volume (VOLUMES.NORMALISE z_score)"
+    yield f"box around what is not zero: median {100 * np.median(shares):.3g} % of a volume (VOLUMES.NORMALIZE z_score)"
     for channel, of_volumes in zip(dataset.channels, zip(*values) if values else repeat(())):
         yield _intensities(channel, of_volumes)
 
@@ -58,7 +58,7 @@ def _intensities(channel: str, of_volumes: Sequence[np.ndarray]) -> str:
     mean, deviation = float(values.mean()), float(values.std())
     said = f"channel {channel} within the classes: percentiles 0.5, 50 and 99.5 {low:.4g}, {middle:.4g} and {high:.4g}"
     keys = f"VOLUMES.INTENSITY_WINDOW [{low:.4g},{high:.4g}] VOLUMES.INTENSITY_MEAN_STD [{mean:.4g},{deviation:.4g}]"
-    return f"{said}, mean {mean:.4g}, deviation {deviation:.4g} (for VOLUMES.NORMALISE ct: {keys})"
+    return f"{said}, mean {mean:.4g}, deviation {deviation:.4g} (for VOLUMES.NORMALIZE ct: {keys})"
 
 
 def _ranges(rows: np.ndarray) -> str:
@@ -75,6 +75,6 @@ def find_misnamed(channels: Sequence[str], kinds: Sequence[str]) -> list[str]:
     if not wrong:
         return []
     return [
-        f"note: VOLUMES.NORMALISE [{','.join(kinds)}] for the channels {', '.join(channels)}: nnU-Net takes ct for one "
+        f"note: VOLUMES.NORMALIZE [{','.join(kinds)}] for the channels {', '.join(channels)}: nnU-Net takes ct for one "
         "that is called CT, and z_score for all others"
     ]

@@ -1,4 +1,4 @@
-"""How well the voxels of volumes are labelled: sums over all volumes, at the size in which their labels are stored."""
+"""How well the voxels of volumes are labeled: sums over all volumes, at the size in which their labels are stored."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +13,11 @@ from ..geometry import step_lengths
 from .dataset import IGNORED
 
 # What is summed of each class: Dice and in how many volumes it has one; the same of volumes with a label of it; voxels
-# that are right, labelled, predicted; distances and in how many volumes they exist; volumes where only one side has it.
-COLUMNS = ("dice", "volumes", "labelled dice", "labelled", "right", "true", "taken", "assd", "hd95", "close", "missed")
+# that are right, labeled, predicted; distances and in how many volumes they exist; volumes where only one side has it.
+COLUMNS = ("dice", "volumes", "labeled dice", "labeled", "right", "true", "taken", "assd", "hd95", "close", "missed")
 _MEANS = {  # of a class: name -> sum and what divides it
     "Dice": ("dice", "volumes"),
-    "labelled Dice": ("labelled dice", "labelled"),
+    "labeled Dice": ("labeled dice", "labeled"),
     "assd_mm": ("assd", "close"),
     "hd95_mm": ("hd95", "close"),
 }
@@ -28,10 +28,10 @@ KIND = "volume classes"  # of what is kept for comparisons
 
 class VolumeMetrics(Metrics):
     """Dice coefficients and surface distances of classes other than the background. "Dice" is the mean over classes of
-    the mean over volumes in which the class is labelled or predicted, which is nnU-Net's; "labelled Dice" counts only
+    the mean over volumes in which the class is labeled or predicted, which is nnU-Net's; "labeled Dice" counts only
     volumes with a label of it, which is MONAI's ``DiceMetric(reduction="mean_batch")`` (with "mean" that averages over
     the classes of each volume first); "pooled Dice" is of the voxels of all volumes together.
-    A distance exists where the class is labelled and predicted; MONAI has infinity where only one of both is so: such
+    A distance exists where the class is labeled and predicted; MONAI has infinity where only one of both is so: such
     volumes are counted as "missed".
 
     Args:
@@ -107,7 +107,7 @@ class VolumeMetrics(Metrics):
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
         """Dice and distances of each volume: of it alone the three sorts of Dice are one."""
         values = self._values(table[0])
-        return {name: own for name, own in values.items() if not name.startswith(("pooled", "labelled"))}
+        return {name: own for name, own in values.items() if not name.startswith(("pooled", "labeled"))}
 
     def summary(self, values: dict[str, float]) -> str:
         said = f"Dice {values['Dice']:.4f}{self.format_interval('Dice', 3)} pooled Dice {values['pooled Dice']:.4f}"
@@ -117,7 +117,7 @@ class VolumeMetrics(Metrics):
 
 
 def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarray) -> tuple[float, float]:
-    """The average symmetric surface distance and the 95 % Hausdorff distance, in millimetres.
+    """The average symmetric surface distance and the 95 % Hausdorff distance, in millimeters.
 
     A surface voxel belongs to the mask and touches with a face one that does not, or the end of the volume. The average
     is over the surface voxels of both masks, each to the nearest of the other; the second is the larger of the two
@@ -129,7 +129,7 @@ def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarr
 
     Args:
         true, predicted: bool (depth, height, width), neither of them empty.
-        spacing: millimetres (depth, height, width), or the steps along these axes, (3, 3), see ``turned_spacing``.
+        spacing: millimeters (depth, height, width), or the steps along these axes, (3, 3), see ``turned_spacing``.
     """
     from scipy.ndimage import binary_erosion
 
@@ -146,7 +146,7 @@ def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarr
 
 
 def _to_nearest(surface: np.ndarray, other: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Return the millimetres from each voxel of a surface to the nearest of another, float64 (voxels,)."""
+    """Return the millimeters from each voxel of a surface to the nearest of another, float64 (voxels,)."""
     from scipy.ndimage import distance_transform_edt
     from scipy.spatial import cKDTree
 

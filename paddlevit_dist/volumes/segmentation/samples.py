@@ -12,7 +12,7 @@ from ..samples import NOT_VARIED, AugmentationConfig, CropMap, center_range, cut
 from .dataset import LabelMap, SegmentedVolumes
 
 HOST = "__host__"  # key of a batch: what a step knows without asking the device
-_SPREAD = 0.25  # of a crop's size: how far the voxel that it is drawn around may be from its centre
+_SPREAD = 0.25  # of a crop's size: how far the voxel that it is drawn around may be from its center
 
 
 class VolumeRecord(NamedTuple):
@@ -22,7 +22,7 @@ class VolumeRecord(NamedTuple):
         index: of the sample.
         stored: (depth, height, width) of the stored labels, along the world's axes.
         stored_spacing: their steps, see ``turned_spacing``.
-        spacing: the volume's, millimetres (depth, height, width).
+        spacing: the volume's, millimeters (depth, height, width).
     """
 
     index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one

@@ -12,7 +12,7 @@ AXES = get_args(Axis)
 
 
 class SegmentationVolumeSection(settings.VolumeSection):
-    FOREGROUND_SHARE: float = key(
+    FOREGROUND_FRACTION: float = key(
         0.33, "training: share of the crops that are drawn around a voxel of a class other than the background", SHARE
     )
     DICE_WEIGHT: float = key(1.0, "training: weight of the Dice loss beside cross-entropy", AT_LEAST_0)
@@ -45,10 +45,10 @@ def _find_unused(given: ConfigView[VolumeSegmentationSettings]) -> Iterator[Igno
 
 TABLE = KeyTable(
     rows(VolumeSegmentationSettings),
-    training=("VOLUMES.FOREGROUND_SHARE", "VOLUMES.DICE_WEIGHT", "VOLUMES.DEEP_SUPERVISION"),
+    training=("VOLUMES.FOREGROUND_FRACTION", "VOLUMES.DICE_WEIGHT", "VOLUMES.DEEP_SUPERVISION"),
     effects={
         "network": ("VOLUMES.DEEP_SUPERVISION",),
-        "training": ("VOLUMES.FOREGROUND_SHARE", "VOLUMES.DICE_WEIGHT"),
+        "training": ("VOLUMES.FOREGROUND_FRACTION", "VOLUMES.DICE_WEIGHT"),
         "neutral": ("VOLUMES.SURFACE_DISTANCES",),
     },
     find_ignored=_find_unused,

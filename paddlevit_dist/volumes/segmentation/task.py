@@ -44,7 +44,7 @@ _VALUES_AT_ONCE = 1 << 25  # of outputs that are brought to the stored grid, som
 class VolumeSegmentation(Task):
     """Trains and evaluates a network that gives each voxel of a volume a class.
 
-    Losses: cross-entropy over the labelled voxels of all ranks and micro-batches, and the Dice loss of each class but
+    Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
     the background in each crop where it occurs. With deep supervision level k, of half the resolution of level k - 1,
     has both losses with the weight 1 / 2^k, and weights sum up to 1; its labels are those of every 2^k-th voxel.
     Scores: each volume alone, each voxel once, as its labels are stored; no number depends on batches or processes.
@@ -90,7 +90,7 @@ class VolumeSegmentation(Task):
             return samples
         notices = [*dataset.notices, *told, *find_misnamed(self.channels, intensities.kinds)]
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
-        drawn = volumes.CROP_SIZE, AugmentationConfig.of(volumes), volumes.FOREGROUND_SHARE, mirrored
+        drawn = volumes.CROP_SIZE, AugmentationConfig.of(volumes), volumes.FOREGROUND_FRACTION, mirrored
         return SegmentedSamples(dataset, intensities, *drawn, notices)
 
     def _intensities(self) -> IntensityConfig:
@@ -289,7 +289,7 @@ class VolumeSegmentation(Task):
         return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable)
 
     def prediction_rows(self, prediction: SegmentedVolume) -> list[Row]:
-        """The millilitres of each class.
+        """The milliliters of each class.
 
         Raises:
             BadSample: the outputs are not finite.
@@ -297,8 +297,8 @@ class VolumeSegmentation(Task):
         counts = np.bincount(prediction.labels.ravel(), minlength=IGNORED + 1)
         if counts[IGNORED]:
             raise BadSample("the model's outputs for it are not finite")
-        millilitres = (counts * voxel_ml(prediction.spacing)).round(3).tolist()
-        return [{f"ml {name}": own for name, own in zip(self.class_names[1:], millilitres[1:])}]
+        milliliters = (counts * voxel_ml(prediction.spacing)).round(3).tolist()
+        return [{f"ml {name}": own for name, own in zip(self.class_names[1:], milliliters[1:])}]
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "LabelWriter":
         library("nibabel", str(folder))

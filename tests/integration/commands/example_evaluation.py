@@ -30,7 +30,7 @@ PLACES = [0, 4, 5, 0, 1, 700]
 
 
 def write_jpegs(folder: Path, number: int) -> list:
-    """Images of coloured bands, some grey, some larger and some smaller than the model's input."""
+    """Images of colored bands, some gray, some larger and some smaller than the model's input."""
     generator = np.random.default_rng(7)
     folder.mkdir(parents=True)
     files = []
@@ -44,7 +44,7 @@ def write_jpegs(folder: Path, number: int) -> list:
 
 
 def prepare(file: Path) -> np.ndarray:
-    """What ImageNet's evaluation is: shorter side to 256, centre of 224, pixels to -1 .. 1."""
+    """What ImageNet's evaluation is: shorter side to 256, center of 224, pixels to -1 .. 1."""
     image = Image.open(file).convert("RGB")
     width, height = image.size
     size = (256, int(256 * height / width)) if width <= height else (int(256 * width / height), 256)

@@ -61,12 +61,12 @@ def test_a_training_stops_over_the_same_images_as_an_evaluation_or_both_say_besi
     weights = ["-eval", f"-pretrained={output / 'checkpoints' / 'last'}"]
     said = f"left out below {images}/val: 1 .heic (pip install pillow-heif); an evaluation without them would be"
     message = refused(*arguments)
-    assert message.startswith(said) and message.endswith("or add DATA.ALLOW_LEFT_OUT True")
+    assert message.startswith(said) and message.endswith("or add DATA.ALLOW_SKIPPED_FILES True")
     beside = "(without 1 image not opened here)"
-    trained = well(run_main(*arguments, "DATA.ALLOW_LEFT_OUT", "True"))
+    trained = well(run_main(*arguments, "DATA.ALLOW_SKIPPED_FILES", "True"))
     assert f"{beside} (last and best" in last_line(trained)
     assert refused(*arguments, *weights) == message
-    evaluated = well(run_main(*arguments, *weights, "DATA.ALLOW_LEFT_OUT", "True"))
+    evaluated = well(run_main(*arguments, *weights, "DATA.ALLOW_SKIPPED_FILES", "True"))
     assert last_line(evaluated).endswith(beside) and last_line(trained).startswith(last_line(evaluated))
     recorded = [event["without"] for event in events(output) if event["kind"] == "evaluation"]
     assert recorded == [beside[1:-1]] * 2

@@ -9,7 +9,7 @@ from PIL import Image
 from support.processes import run_command, run_main
 from support.runs import IMAGES, events, last_line, refused, well, write_images
 
-SKIP = ["DATA.ON_BAD_SAMPLE", "skip"]
+SKIP = ["DATA.ON_INVALID_SAMPLE", "skip"]
 
 
 @pytest.fixture

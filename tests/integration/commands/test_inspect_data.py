@@ -40,7 +40,7 @@ def test_the_sheet_shows_the_evaluated_and_the_trained_images(tmp_path):
 
 def test_what_is_refused_leaves_no_folder(tmp_path):
     words = [
-        "-cfg=finetune_pictures",
+        "-cfg=finetune_folder",
         "-dataset=folder",
         f"-data_path={tmp_path}",
         f"-output={tmp_path / 'a' / 'look'}",
@@ -62,7 +62,7 @@ def test_a_sheet_fits_a_laptop_and_tells_of_names_that_it_cannot_draw(tmp_path):
         for number in range(5):
             pixels = np.random.default_rng(number).integers(0, 256, (60, 80, 3), np.uint8)
             Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{number}.png")
-    flags = ["-cfg=finetune_pictures", f"-data_path={tmp_path / 'pictures'}"]
+    flags = ["-cfg=finetune_folder", f"-data_path={tmp_path / 'pictures'}"]
     ended = inspect(tmp_path / "out", *flags)
     width, height = Image.open(tmp_path / "out" / "data.png").size
     assert 900 < width <= 1366 and height <= 1500

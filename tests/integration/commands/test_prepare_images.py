@@ -38,7 +38,7 @@ def images(tmp_path):
                 write(root / split / name / f"{position}.jpg", (90 + position, 60))
     write(root / "train" / "ant" / "small.jpg", (30, 20), quality=33)
     write(root / "train" / "ant" / "small.png", (30, 20))
-    write(root / "train" / "bee" / "grey.jpg", (80, 100), "L")
+    write(root / "train" / "bee" / "gray.jpg", (80, 100), "L")
     write(root / "train" / "bee" / "cmyk.jpg", (80, 100), "CMYK")
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -76,7 +76,7 @@ def test_small_jpegs_are_copied_and_others_become_jpegs(images, tmp_path):
     kinds = {source: Image.open(io.BytesIO(content)) for source, content in by_source.items()}
     assert {image.format for image in kinds.values()} == {"JPEG"}
     assert kinds["train/ant/small.png"].size == (30, 20)
-    assert kinds["train/bee/grey.jpg"].mode == "L" and kinds["train/bee/cmyk.jpg"].mode == "RGB"
+    assert kinds["train/bee/gray.jpg"].mode == "L" and kinds["train/bee/cmyk.jpg"].mode == "RGB"
     assert kinds["train/bee/turned.jpg"].size == (40, 50)
 
     dataset = TarImages(str(output), "train", tmp_path)

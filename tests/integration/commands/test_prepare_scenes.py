@@ -26,7 +26,7 @@ def prepare(kind, *arguments):
 
 @pytest.fixture
 def raw(tmp_path):
-    """Four labelled scenes and a test scene of ScanNet, with their lists."""
+    """Four labeled scenes and a test scene of ScanNet, with their lists."""
     root = tmp_path / "raw"
     names = [f"scene000{number}_00" for number in range(4)]
     for number, name in enumerate(names):
@@ -170,7 +170,7 @@ def test_pointgroups_files_become_scenes(tmp_path):
         ("scannet", ["{raw}/scans/scene0000_00", "{out}"], "does not say which scenes are for training"),
         ("ply", ["{raw}/scannetv2_val.txt", "{out}"], "is not a folder"),
         ("ply", ["{raw}", "{out}", "--classes={none}"], "expected a file with one class name per line"),
-        ("ply", ["{raw}", "{out}", "--colour=grey"], "--colour is not a known option: "),
+        ("ply", ["{raw}", "{out}", "--color=gray"], "--color is not a known option: "),
         ("pth", ["{raw}", "{out}"], "holds no file that ends in .pth"),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_store_of_other_data_is_not_overwritten(raw, tmp_path):
 def test_help_names_the_options():
     for kind, option in (
         ("scannet", "-train_list=FILE"),
-        ("ply", "-missing_colors=stop|grey"),
+        ("ply", "-missing_colors=stop|gray"),
         ("pth", "-classes=FILE"),
     ):
         assert option in well(prepare(kind, "-h")).out

@@ -31,8 +31,8 @@ def run(tmp_path, half, *arguments):
 
 def test_too_little_stops_the_run_unless_asked_otherwise(tmp_path, half):
     refused = run(tmp_path, half, "MODEL.PRETRAINED_PART", "model")
-    assert refused.code == 2 and "MODEL.MINIMUM_LOADED" in refused.err and "blocks.1." in refused.err
-    succeeded(run(tmp_path, half, "MODEL.PRETRAINED_PART", "model", "MODEL.MINIMUM_LOADED", "0.3"))
+    assert refused.code == 2 and "MODEL.MIN_LOADED_FRACTION" in refused.err and "blocks.1." in refused.err
+    succeeded(run(tmp_path, half, "MODEL.PRETRAINED_PART", "model", "MODEL.MIN_LOADED_FRACTION", "0.3"))
     report = json.loads((tmp_path / "out" / "load_report.json").read_text())
     assert 0.3 < report["loaded_fraction"] < 0.9
     assert all(entry["name"].startswith("blocks.1.") for entry in report["missing"]) and len(report["missing"]) == 12
@@ -48,5 +48,5 @@ def test_data_are_looked_at_before_weights_are_fetched(kind, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "flat").mkdir()
     (tmp_path / "flat/1.png").write_bytes(b"")
-    ended = run_main("-cfg=finetune_pictures", f"-data_path={tmp_path / kind}", f"-output={tmp_path / 'run'}")
+    ended = run_main("-cfg=finetune_folder", f"-data_path={tmp_path / kind}", f"-output={tmp_path / 'run'}")
     assert ended.code == 2 and str(tmp_path / kind) in ended.err and "huggingface" not in ended.err

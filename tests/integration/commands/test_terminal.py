@@ -62,15 +62,15 @@ def test_enter_starts_the_recipe_that_fits_a_folder_of_images(tmp_path, answer, 
     os.close(person)
     said = shown.decode()
     assert run.wait(timeout=600) == 2
-    assert "The recipe for that is finetune_pictures: ViT-S/16 fine-tuned on your own images" in said
+    assert "The recipe for that is finetune_folder: ViT-S/16 fine-tuned on your own images" in said
     assert ("error: no weights at nowhere" in said) == starts
-    assert ("error: -data_path 'my_data': no recipe is named: add -cfg=finetune_pictures" in said) != starts
+    assert ("error: -data_path 'my_data': no recipe is named: add -cfg=finetune_folder" in said) != starts
 
 
 def test_without_a_terminal_nobody_is_asked(tmp_path):
     write_images(tmp_path / "my_data")
     message = refused(f"-data_path={tmp_path / 'my_data'}")
-    assert "no recipe is named: add -cfg=finetune_pictures" in message
+    assert "no recipe is named: add -cfg=finetune_folder" in message
 
 
 def test_an_interruption_is_an_event_and_a_line_of_the_log(tmp_path):

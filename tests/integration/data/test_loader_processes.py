@@ -24,8 +24,8 @@ def test_the_same_sample_is_the_same_array_with_any_number_of_workers(num_worker
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_an_exception_of_a_data_set_arrives_with_sample_and_traceback(num_workers):
-    loader = make_loader(Numbers(16, 7, KeyError("colour")), num_workers)
-    with pytest.raises(SampleFailure, match=r"sample 7 \(number 7\): KeyError: 'colour'[\s\S]*in sample"):
+    loader = make_loader(Numbers(16, 7, KeyError("color")), num_workers)
+    with pytest.raises(SampleFailure, match=r"sample 7 \(number 7\): KeyError: 'color'[\s\S]*in sample"):
         list(loader.epochs(1, 1))
 
 

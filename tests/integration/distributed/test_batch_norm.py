@@ -28,7 +28,7 @@ if paddle.__version__.startswith("2."):
 
 
 def make_model(dtype: str) -> paddle.nn.Layer:
-    """Four normalisations, one for each shape that a layer may see; the last one is used twice."""
+    """Four normalizations, one for each shape that a layer may see; the last one is used twice."""
     paddle.seed(0)
     return Network().to(dtype=dtype)
 

@@ -14,8 +14,8 @@ from paddlevit_dist import Predictor, UserError
 from paddlevit_dist.checkpoint.weights import evaluated_weights, read_weights
 
 TRAIN, EVALUATE = "support.small_detections:train", "support.small_detections:evaluate"
-FEW = ["DATA.SHAPES.PER_PICTURE", "[0, 1]"]  # many images, and some ranks' batches, have no boxes
-NONE = ["DATA.SHAPES.PER_PICTURE", "[0, 0]"]
+FEW = ["DATA.SHAPES.OBJECTS_PER_IMAGE", "[0, 1]"]  # many images, and some ranks' batches, have no boxes
+NONE = ["DATA.SHAPES.OBJECTS_PER_IMAGE", "[0, 0]"]
 RESUMED = ["DATA.SHAPES.TRAIN", "21", "SAVE_EVERY_UPDATES", "1", "SAVE_IN_BACKGROUND", "False"]
 
 
@@ -181,7 +181,7 @@ def test_the_least_score_decides_which_boxes_are_told(runs):
 @pytest.mark.parametrize("way, batch", [("single", 1), ("equal_shapes", 9), ("padded", 1), ("padded", 9)])
 def test_no_way_of_evaluating_depends_on_the_batches(runs, tmp_path, way, batch):
     folder, one, _ = runs
-    words = [f"-batch_size_eval={batch}", "DETECTION.EVALUATE_AS", way]
+    words = [f"-batch_size_eval={batch}", "DETECTION.EVAL_BATCHING", way]
     values = small_detections.evaluate(str(tmp_path), str(folder / "one"), words)
     results = [json.loads((of / "predictions" / "results.json").read_text()) for of in (folder / "by_1", tmp_path)]
     assert values["detections"] == one["evaluation"]["detections"] == len(results[0])

@@ -61,7 +61,7 @@ def seen_groups() -> Iterator[list[list[int]]]:
 
 
 class CountedTask:
-    """A task that knows the normaliser of its loss by its batches alone."""
+    """A task that knows the normalizer of its loss by its batches alone."""
 
     def __init__(self, task: Any) -> None:
         self._task = task
@@ -153,7 +153,7 @@ def test_gradients_travel_once_as_float32_in_messages_of_the_buckets_size(of_two
 
 @pytest.mark.parametrize("kind", ["known", "counted"])
 def test_between_ranks_a_step_has_no_barrier_and_the_host_reads_nothing_but_the_norm_before(of_two, kind):
-    """The norm is of averaged gradients: each rank computes it by itself. Normalisers that a batch alone knows are
+    """The norm is of averaged gradients: each rank computes it by itself. Normalizers that a batch alone knows are
     added up on the device."""
     for found in of_two[kind]:
         assert found["calls"] == ([("all_reduce", 8)] if kind == "counted" else [])

@@ -94,7 +94,7 @@ def runs(tmp_path_factory) -> dict[int, dict[str, list]]:
 
 
 def test_two_processes_with_uneven_scenes_train_as_one(runs):
-    """Batch statistics, normalisers of losses and gradients over all voxels of both: four updates of four scenes."""
+    """Batch statistics, normalizers of losses and gradients over all voxels of both: four updates of four scenes."""
     one, two = runs[1]["train"][0], runs[2]["train"][0]
     assert one["weights"].keys() == two["weights"].keys()
     for name, expected in one["weights"].items():

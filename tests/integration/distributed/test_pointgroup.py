@@ -16,7 +16,7 @@ from paddlevit_dist.registry import register_dataset
 from paddlevit_dist.tasks.task import StepPosition
 
 OPTIONS = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.DATASET", "two_boxes"]
-OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.STUFF", "nothing"]
+OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.STUFF_CLASSES", "nothing"]
 OPTIONS += ["POINTS.INSTANCES.CLUSTER_POINTS", "20", "DATA.VOXEL_SIZE_M", "0.05", "POINTS.INSTANCES.RADIUS_M", "0.1"]
 
 
@@ -88,7 +88,7 @@ def train(scenes: list, prepare_epochs: int, updates: int = 3) -> tuple:
 
 ONE_RANK_HAS = [(0, 200, 0.3), (1, 30, 3.0)]  # boxes whose points hang together, and boxes whose points do not
 NONE_HAS = [(0, 30, 3.0), (1, 40, 3.0)]
-LARGE = [(0, 1500, 6.0), (1, 1200, 6.0)]  # voxels enough on every level to be normalised well
+LARGE = [(0, 1500, 6.0), (1, 1200, 6.0)]  # voxels enough on every level to be normalized well
 
 
 def train_all() -> dict:

@@ -17,7 +17,7 @@ VALID = (np.arange(40) % 5 == 0) | (np.arange(40) >= 30)  # the halves hold 4 an
 
 
 class Regression(Task):
-    """Squared error over valid rows, and an absolute error that is normalised alike."""
+    """Squared error over valid rows, and an absolute error that is normalized alike."""
 
     count_names = ("squared", "absolute")
 

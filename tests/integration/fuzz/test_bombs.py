@@ -14,7 +14,7 @@ def test_training_stops_at_such_an_image_or_leaves_it_out(tmp_path):
     command = [*IMAGES, f"-data_path={root}", f"-output={tmp_path / 'out'}"]
     message = refused(*command)
     assert f"{bomb} cannot be read as an image" in message and "raise DATA.MAX_PIXELS" in message
-    ended = run_command([sys.executable, str(MAIN), *command, "DATA.ON_BAD_SAMPLE", "skip"])
+    ended = run_command([sys.executable, str(MAIN), *command, "DATA.ON_INVALID_SAMPLE", "skip"])
     assert ended.code == 0, ended.err
     assert "raise DATA.MAX_PIXELS" in (tmp_path / "out" / "quarantine.tsv").read_text()
 

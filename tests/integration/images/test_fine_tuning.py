@@ -95,7 +95,7 @@ def test_every_format_ends_with_the_same_weights(folder, results, name):
     ended = fine_tune(folder, output, f"-pretrained={folder / FORMATS[name]}", "-stop_after_epoch=1")
     report = json.loads((output / "load_report.json").read_text())
     assert [entry["name"] for entry in report["resized"]] == ["pos_embed"]
-    assert [entry["name"] for entry in report["reinitialised"]] == ["head.weight", "head.bias"]
+    assert [entry["name"] for entry in report["reinitialized"]] == ["head.weight", "head.bias"]
     assert not report["missing"] and report["loaded_fraction"] == 1.0
     state = make_state(output)
     assert state["head.weight"].shape == (48, 2) and state["pos_embed"].shape == (1, 1 + 36, 48)

@@ -36,7 +36,7 @@ def described(model):
 
 
 def outputs(file, inputs):
-    """What onnxruntime computes with all its own optimisations switched off."""
+    """What onnxruntime computes with all its own optimizations switched off."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

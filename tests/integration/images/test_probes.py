@@ -1,4 +1,4 @@
-"""Probes of frozen classifiers: neighbours by brute force, linear layers by the rule of SGD, features computed once."""
+"""Probes of frozen classifiers: neighbors by brute force, linear layers by the rule of SGD, features computed once."""
 
 import shutil
 
@@ -67,7 +67,7 @@ def probe(folder, name, output, processes, *words):
 
 @pytest.fixture(scope="module")
 def knn(folder):
-    """The evaluation by neighbours on one process; its features are in ``cache_knn_1``."""
+    """The evaluation by neighbors on one process; its features are in ``cache_knn_1``."""
     return well(probe(folder, "knn", "knn_1", 1))
 
 
@@ -99,9 +99,9 @@ def test_neighbors_are_those_of_brute_force_on_any_number_of_processes(folder, f
         weights = np.exp(np.take_along_axis(rows @ bank.T, near, 1) / 0.07)
         votes = np.stack([(weights * (known[near] == label)).sum(axis=1) for label in range(10)], axis=1)
         expected = 100 * np.mean(votes.argmax(axis=1) == labels)
-        assert found[f"top-1 of neighbours {number}"] == pytest.approx(expected, abs=1e-9)
+        assert found[f"top-1 of neighbors {number}"] == pytest.approx(expected, abs=1e-9)
         assert 20 < expected < 99
-    assert found["top-1"] == found["top-1 of neighbours 20"]
+    assert found["top-1"] == found["top-1 of neighbors 20"]
     assert found == make_values(three)
     low, high = found["interval"]["top-1"]
     assert f"top-1 {found['top-1']:.2f} [{low:.1f}, {high:.1f}]" in last_line(ended[0]) == last_line(ended[1])
@@ -124,7 +124,7 @@ def trained(features, rate):
     return layer
 
 
-LINEAR = [f"-epochs={EPOCHS}", "VALIDATE_FREQ", "1", "PROBE.RATES", str(RATES)]
+LINEAR = [f"-epochs={EPOCHS}", "VALIDATE_FREQ", "1", "PROBE.LEARNING_RATES", str(RATES)]
 
 
 @pytest.mark.usefixtures("linear")
@@ -159,7 +159,7 @@ def test_one_rate_is_evaluated_again_and_the_backbone_is_as_it_was(folder, tmp_p
     for name in before:
         if not name.startswith("head."):
             assert np.array_equal(before[name].numpy(), after[f"backbone.{name}"].numpy()), name
-    words = ["-eval", f"-pretrained={again}/checkpoints/last", f"-output={again}", "PROBE.RATE", "0.01"]
+    words = ["-eval", f"-pretrained={again}/checkpoints/last", f"-output={again}", "PROBE.LEARNING_RATE", "0.01"]
 
     ended = well(run_main(f"-cfg={again}/config.yaml", *words))
 
@@ -193,9 +193,9 @@ def test_a_look_at_a_training_computes_no_features(folder, tmp_path):
 def test_a_probe_without_trained_weights_or_neighbors_is_refused(folder):
     words = ["MODEL.PRETRAINED", "None", "MODEL.PRETRAINED_REQUIRED", "False"]
     assert "a probe of random weights says nothing" in refusal(probe(folder, "linear", "random", 1, *words))
-    said = refusal(probe(folder, "knn", "few", 1, "PROBE.NEIGHBOURS", "[5, 2000]"))
-    assert said == "PROBE.NEIGHBOURS 2000: there are only 1,437 training images; lower it"
-    assert "its own nearest neighbour" in refusal(probe(folder, "knn", "same", 1, "-split=train"))
+    said = refusal(probe(folder, "knn", "few", 1, "PROBE.KNN_K", "[5, 2000]"))
+    assert said == "PROBE.KNN_K 2000: there are only 1,437 training images; lower it"
+    assert "its own nearest neighbor" in refusal(probe(folder, "knn", "same", 1, "-split=train"))
     assert "trains nothing: add -eval" in refusal(probe(folder, "knn", "trains", 1, "EVAL", "False"))
 
 

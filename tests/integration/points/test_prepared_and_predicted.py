@@ -35,12 +35,12 @@ def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()
     write_points(raw / "fine.ply", columns)
-    write_points(raw / "millimetres.ply", {**columns, **{axis: 1000 * columns[axis] for axis in "xyz"}})
+    write_points(raw / "millimeters.ply", {**columns, **{axis: 1000 * columns[axis] for axis in "xyz"}})
     write_points(raw / "georeferenced.ply", {**columns, "y": columns["y"] + np.float32(5.4e6)})
     reader = TableReader(SceneChoices(CLASS_NAMES, label="none"))
     prepared = prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1).remarks
     inputs = recalled(SemanticSegmentation, SEMANTIC).open_inputs([str(raw)], tmp_path)
     said = [line.removeprefix("note: ") for line in inputs.notices]
-    assert sorted(line.replace(f"({raw}/millimetres.ply", "(millimetres") for line in said) == sorted(prepared)
-    assert "1 of 3 scenes look as if they were in millimetres" in "".join(said)
+    assert sorted(line.replace(f"({raw}/millimeters.ply", "(millimeters") for line in said) == sorted(prepared)
+    assert "1 of 3 scenes look as if they were in millimeters" in "".join(said)
     assert f"{raw}/georeferenced.ply stores x, y and z up to 5,400,00" in "".join(said)

@@ -77,13 +77,13 @@ def test_a_preparation_leaves_the_half_written_files_of_another_one(tmp_path):
     assert running.exists() and not killed.exists()
 
 
-def test_millimetres_are_noticed_when_scenes_are_prepared_and_when_they_are_opened(tmp_path):
-    metres = {name: room(2000, seed)[0] for seed, name in enumerate("ab")}
-    assert prepare(tmp_path / "m", tmp_path / "m_out", metres).remarks == []
+def test_millimeters_are_noticed_when_scenes_are_prepared_and_when_they_are_opened(tmp_path):
+    meters = {name: room(2000, seed)[0] for seed, name in enumerate("ab")}
+    assert prepare(tmp_path / "m", tmp_path / "m_out", meters).remarks == []
     assert PreparedScenes(str(tmp_path / "m_out"), "train", tmp_path).unit_notice(0.02) is None
-    millimetres = {name: xyz * 1000 for name, xyz in metres.items()}
-    (remark,) = prepare(tmp_path / "mm", tmp_path / "mm_out", millimetres).remarks
-    assert "2 of 2 scenes look as if they were in millimetres or centimetres (a spans 5," in remark
+    millimeters = {name: xyz * 1000 for name, xyz in meters.items()}
+    (remark,) = prepare(tmp_path / "mm", tmp_path / "mm_out", millimeters).remarks
+    assert "2 of 2 scenes look as if they were in millimeters or centimeters (a spans 5," in remark
     notice = PreparedScenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(0.05)
     assert "scene a spans 100," in notice and "of DATA.VOXEL_SIZE_M" in notice
     assert PreparedScenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(50.0) is None
@@ -154,7 +154,7 @@ def test_an_evaluation_agrees_with_the_training_on_the_same_store(tmp_path, name
     words = ["TASK", name, "-dataset=scenes", f"-data_path={tmp_path / 'out'}"]
     words += ["MODEL.NAME", "pointgroup" if name == "pointgroup" else "minkunet_tutorial"]
     record = json.loads((tmp_path / "out" / "prepared.json").read_text())
-    assert record.pop("centred") == (expected == CENTERED)
+    assert record.pop("centered") == (expected == CENTERED)
     for _ in range(2):
         for opened in (("train", "val"), ("val",), ("train",)):
             task = resolve("task", name)(settings.load(words).values)
@@ -169,7 +169,7 @@ def test_a_run_asks_about_the_unit_once_for_all_splits_of_a_store(tmp_path):
     task = scenes_task(tmp_path / "out")
     lines = [line for split in ("train", "val") for line in task.build_dataset(split, tmp_path).notices]
     (line,) = lines
-    assert line.startswith("note: scene a spans ") and "in millimetres, set DATA.UNIT_M 0.001" in line
+    assert line.startswith("note: scene a spans ") and "in millimeters, set DATA.UNIT_M 0.001" in line
 
 
 def test_what_there_is_to_say_of_a_scene_outlives_a_preparation_that_another_ended(tmp_path):

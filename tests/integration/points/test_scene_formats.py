@@ -199,7 +199,7 @@ def scannet(root):
     (root / "scannetv2-labels.combined.tsv").write_text("id\traw_category\n1\twall\n3\tfloor\n28\tlamp\n")
 
 
-_NAMED = ("--columns=x,y,z,intensity,label", "--missing_colors=grey")
+_NAMED = ("--columns=x,y,z,intensity,label", "--missing_colors=gray")
 
 
 # Of each layout: what writes it, what the network sees of it, options of `prepare scenes`, and another command for it.

@@ -11,7 +11,7 @@ def test_mypy_finds_a_mistyped_key_and_a_wrong_type(tmp_path):
         "def read(config: SegmentationSettings) -> int:\n"
         "    config.TRAIN.BASE_LR = 0.1\n"
         "    rate: int = config.TRAIN.BASE_LR\n"
-        "    return config.DATA.BATCHSIZE + config.DATA.BATCH_SIZE + config.SEGMENTATION.OHEM_KEPT\n"
+        "    return config.DATA.BATCHSIZE + config.DATA.BATCH_SIZE + config.SEGMENTATION.OHEM_MIN_KEPT\n"
     )
 
     found, _, _ = api.run(["--follow-imports=silent", f"--cache-dir={tmp_path / 'cache'}", str(program)])

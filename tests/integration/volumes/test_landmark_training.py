@@ -136,7 +136,7 @@ def check_what_weights_say(data: Path, weights: Path, arguments: list[str]) -> N
         "orientation": "RAS",
         "spacing_mm": [2.0, 1.5, 1.0],
         "intensity_window": [-1000.0, 1000.0],
-        "normalise": ["percentiles"],
+        "normalize": ["percentiles"],
         "landmarks": ["chin", "nose"],
     }
     assert compare() == []

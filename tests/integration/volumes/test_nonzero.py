@@ -1,4 +1,4 @@
-"""z_score of volumes that were set to 0 around a head: as nnU-Net crops and normalises, whatever weights were trained
+"""z_score of volumes that were set to 0 around a head: as nnU-Net crops and normalizes, whatever weights were trained
 with."""
 
 import sys
@@ -16,7 +16,7 @@ def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
     says what would be decided."""
     data, other = make_dataset(tmp_path / "raw", 2.5, 1), make_dataset(tmp_path / "other", -0.2, 1)
     tiny = ("VOLUMES.CROP_SIZE", "[8,8,8]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "SAVE_FREQ", "1")
-    keys = (*tiny, "VOLUMES.NORMALISE", "z_score", "VOLUMES.INTENSITY_WINDOW", "None", "DATA.NUM_WORKERS", "0")
+    keys = (*tiny, "VOLUMES.NORMALIZE", "z_score", "VOLUMES.INTENSITY_WINDOW", "None", "DATA.NUM_WORKERS", "0")
     recipe = [f"-cfg={ROOT}/configs/volume_unet3d_phantoms.yaml", "-ngpus=1", "-batch_size=1", *keys]
     words = [*recipe, f"-data_path={data}", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}"]
     assert "z_score is of what is not zero" in succeeded(run_main(*words)).out

@@ -5,7 +5,7 @@ from support.processes import run_together
 
 
 def test_one_two_and_three_processes_give_the_same_scores_and_the_same_file(tmp_path):
-    few = ["DATA.SHAPES.PER_PICTURE", "[0, 1]"]  # many images have no boxes
+    few = ["DATA.SHAPES.OBJECTS_PER_IMAGE", "[0, 1]"]  # many images have no boxes
     small_detections.train(str(tmp_path / "one"), ["-batch_size=4", *few])
     alone = small_detections.evaluate(str(tmp_path / "by_1"), str(tmp_path / "one"), [])
     files = []

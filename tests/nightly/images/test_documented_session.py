@@ -24,7 +24,7 @@ def test_the_session_runs_as_it_stands(tmp_path):
     commands = commands.replace("-cfg=six.yaml -epochs=2", "-cfg=six.yaml -epochs=15")  # of far fewer images
     commands = f"set -e\ncd {tmp_path}\n{commands.replace(EXAMPLE, DIGITS)}python compare.py\n"
     out = run_in_bash(commands, tmp_path)
-    assert "resized" in out and "re-initialised" in out
+    assert "resized" in out and "re-initialized" in out
     assert re.findall(r"^epoch (\d+)/10 training", out, re.MULTILINE) == [str(epoch) for epoch in range(1, 11)]
     top1 = float(re.findall(r"^top-1 ([\d.]+)", out, re.MULTILINE)[-1])
     assert top1 > 60, out  # of four classes

@@ -14,7 +14,7 @@ from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 
 SMALL = {"embed_dim": 48, "depth": 1, "num_heads": 4}
-COMMON = [f"-cfg={ROOT / 'configs' / 'finetune_pictures.yaml'}", "-image_size=32", "-ngpus=2", "-num_workers=0"]
+COMMON = [f"-cfg={ROOT / 'configs' / 'finetune_folder.yaml'}", "-image_size=32", "-ngpus=2", "-num_workers=0"]
 COMMON += [word for name, value in SMALL.items() for word in (f"MODEL.{name.upper()}", str(value))]
 COMMON += ["TRAIN.NUM_SAMPLES", "60", "TRAIN.EPOCH_LIMITS", "[3, 9]"]
 
@@ -50,7 +50,7 @@ def test_weights_by_name_epochs_by_size_resumed_evaluated_and_handed_on(folder, 
     assert path == "/timm/vit_small_patch16_224.augreg_in21k_ft_in1k/resolve/main/model.safetensors"
     assert len(re.findall(r"^fetching http://127.0.0.1\S+$", ended.out, re.M)) == 1
     report = json.loads((folder / "run" / "load_report.json").read_text())
-    assert [entry["name"] for entry in report["reinitialised"]] == ["head.weight", "head.bias"]
+    assert [entry["name"] for entry in report["reinitialized"]] == ["head.weight", "head.bias"]
     assert [entry["name"] for entry in report["resized"]] == ["pos_embed"] and not report["missing"]
 
     (folder / "mine" / NEW[0] / "one_more.png").write_bytes((folder / "mine" / NEW[0] / "0000.png").read_bytes())
@@ -62,7 +62,7 @@ def test_weights_by_name_epochs_by_size_resumed_evaluated_and_handed_on(folder, 
     assert re.match(r"top-1 [\d.]+ (\[[\d., ]+\] )?loss", last_line(evaluated))
 
     others = well(start(folder, hub, "others", "next", f"-pretrained={folder / 'run'}", "-epochs=1"))
-    assert "0 of 3 classes by name, the rest new; re-initialised head.weight, head.bias" in others.out
+    assert "0 of 3 classes by name, the rest new; re-initialized head.weight, head.bias" in others.out
 
 
 def test_without_weights_it_says_what_it_needs(folder, hub):

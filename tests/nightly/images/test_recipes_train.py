@@ -11,7 +11,7 @@ RECIPES = [
 ]  # train whole
 # One of each kind of network, and what is frozen or has a teacher: what ranks exchange depends on no other key.
 SHARED = set(
-    "cait_xxs24_224 convnext_tiny deit_tiny_patch16_224 deit_tiny_distilled_patch16_224 finetune_pictures "
+    "cait_xxs24_224 convnext_tiny deit_tiny_patch16_224 deit_tiny_distilled_patch16_224 finetune_folder "
     "mixer_b16_224 pvtv2_b0 pvtv2_b2_linear resnet18 swin_tiny_patch4_window7_224 vit_base_patch16_224_linear_probe "
     "vit_tiny_patch16_224".split()
 )

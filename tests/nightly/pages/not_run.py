@@ -67,12 +67,12 @@ NOT_RUN = {
     "python -m paddlevit_dist export ./output/mine exported/fast -format=onnxruntime -precision=float16": ONNX,
     "python -m paddlevit_dist export ./output/shapes exported/shapes -format=onnx -input=uint8": ONNX_BOXES,
     "python -m paddlevit_dist evaluate exported/shapes.onnx -cfg=rtdetr_shapes": ONNX_BOXES,
-    "python main_multi_gpu.py -cfg=./configs/finetune_pictures.yaml -data_path=./my_images "
+    "python main_multi_gpu.py -cfg=./configs/finetune_folder.yaml -data_path=./my_images "
     "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k -image_size=336": DOWNLOAD,
     "python main_multi_gpu.py -cfg=./configs/linear_dinov3_small_ade20k.yaml -data_path=/dataset/ade20k": DOWNLOAD,
     "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
     "python main_multi_gpu.py -cfg=./configs/volume_unet3d_phantoms.yaml -dataset=nnunet -data_path=./data -epochs=300 "
-    "VOLUMES.SPACING_MM '[2.5,0.8,0.8]' VOLUMES.CROP_SIZE '[48,128,128]' VOLUMES.NORMALISE '[ct,z_score]' "
+    "VOLUMES.SPACING_MM '[2.5,0.8,0.8]' VOLUMES.CROP_SIZE '[48,128,128]' VOLUMES.NORMALIZE '[ct,z_score]' "
     "VOLUMES.INTENSITY_WINDOW '[-160,240]' VOLUMES.UNET_WIDTH 32 VOLUMES.UNET_DEPTH 5 -output=./output/livers": NNUNET,
     "python -m paddlevit_dist predict output/livers scans/ --output=livers": NNUNET,
     "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
@@ -88,8 +88,8 @@ NOT_RUN = {
     "./run_train_multi.sh -cfg=./configs/mink_classifier_solids.yaml -output=./output/solids": "takes minutes; "
     "tests/nightly/points/test_recipes.py trains it smaller",
     "./run_train_multi.sh -cfg=mink_classifier_solids -dataset=modelnet40 "
-    "-data_path=/dataset/modelnet40_normal_resampled SHAPES.FEATURES '[xyz,normals]' SHAPES.VOXEL_SIZE 0.05 SHAPES.UP "
-    "y SHAPES.ROTATION_DEGREES 180 -epochs=100 -output=./output/modelnet40": DOWNLOAD,
+    "-data_path=/dataset/modelnet40_normal_resampled SHAPES.FEATURES '[xyz,normals]' SHAPES.VOXEL_SIZE 0.05 "
+    "SHAPES.UP_AXIS y SHAPES.ROTATION_DEGREES 180 -epochs=100 -output=./output/modelnet40": DOWNLOAD,
     "python -m paddlevit_dist predict output/solids chair.off scanned_shapes --output=shape_predictions": "needs that "
     "run; tests/unit/points/shapes/test_task.py predicts files",
     "python -m paddlevit_dist predict output/rooms my_scan.ply /dataset/scannet/scans_test "

@@ -1,4 +1,4 @@
-"""Colour and height alone do not give the classes of the embedded rooms away."""
+"""Color and height alone do not give the classes of the embedded rooms away."""
 
 from benchmarks.color_height_baseline import baseline
 

@@ -52,8 +52,8 @@ def test_scripts_run_and_draw(tmp_path):
     view = re.search(r'<canvas[^>]*class="view"[^>]*>', content)[0]
     assert int(re.search(r'data-drawn="(\d+)"', cells)[1]) > 500
     assert re.search(r'data-drawn="(\d+)"', view)[1] == "5000"
-    # Points cover the middle of the image, in more colours than its background's.
-    assert int(re.search(r'data-colours="(\d+)"', view)[1]) > 20
+    # Points cover the middle of the image, in more colors than its background's.
+    assert int(re.search(r'data-colors="(\d+)"', view)[1]) > 20
 
 
 @pytest.mark.parametrize("width, height", [(500, 800), (1366, 768), (2560, 1440)])

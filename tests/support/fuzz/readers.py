@@ -69,7 +69,7 @@ _TABLE = [
     Reader("Pascal VOC's annotations", boxes.make_voc, boxes.read_voc, is_text=True),
     Reader("YOLO's labels", boxes.make_yolo, boxes.read_yolo, is_text=True),
     Reader("label maps", label_maps.make_maps, label_maps.read, packing=PNG),
-    Reader("label maps with colours", label_maps.make_colors, label_maps.read),
+    Reader("label maps with colors", label_maps.make_colors, label_maps.read),
     Reader("COCO's panoptic annotations", label_maps.make_panoptic, label_maps.read, is_text=True),
     Reader("Labelme's outlines", label_maps.make_labelme, label_maps.read, True, least_refused=0.1),
     Reader("YOLO's outlines", label_maps.make_yolo, label_maps.read, is_text=True),

@@ -69,7 +69,7 @@ def test_every_parameter_with_rows_of_classes_follows_the_names(family):
     initial = {name: value.numpy().copy() for name, value in model.state_dict().items()}
     report = load_weights(model, source, class_names=ClassNames(THEIRS, OURS))
     assert report.classes_by_name == (2, 5) and "2 of 5 classes by name, the rest new" in report.summary()
-    assert not report.reinitialised and not report.missing and not report.resized
+    assert not report.reinitialized and not report.missing and not report.resized
     compared = 0
     for name, found in model.state_dict().items():
         found, there, first = found.numpy(), source[name], initial[name]
@@ -114,7 +114,7 @@ def loaded(names, there=3, here=3):
 
 def test_classes_that_weights_do_not_have_begin_anew():
     report, is_kept, is_new = loaded(ClassNames(THEIRS, ["a", "b", "c"]))
-    assert is_new and not is_kept and report.reinitialised == ["head.weight", "head.bias"]
+    assert is_new and not is_kept and report.reinitialized == ["head.weight", "head.bias"]
     assert "0 of 3 classes by name" in report.summary()
 
 

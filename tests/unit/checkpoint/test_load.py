@@ -65,7 +65,7 @@ def test_weights_of_each_origin_give_the_same_logits(convert, origin):
     np.testing.assert_array_equal(logits(model), logits(source))
     assert report.origin == origin and report.loaded_fraction == 1.0
     assert sorted(report.loaded) == sorted(model.state_dict())
-    assert report.missing == report.unexpected == report.resized == report.reinitialised == []
+    assert report.missing == report.unexpected == report.resized == report.reinitialized == []
 
 
 def test_square_weights_follow_the_layout_of_the_others():
@@ -172,7 +172,7 @@ def test_a_classifier_for_other_classes_keeps_its_fresh_weights(convert):
     source, model = small_vit(seed=1), small_vit(seed=2, num_classes=7)
     fresh = arrays(model)
     report = load_weights(model, convert(arrays(source)))
-    assert report.reinitialised == ["head.weight", "head.bias"] and report.missing == []
+    assert report.reinitialized == ["head.weight", "head.bias"] and report.missing == []
     assert report.loaded_fraction == 1.0
     after = arrays(model)
     assert (after["head.weight"] == fresh["head.weight"]).all() and (after["head.bias"] == fresh["head.bias"]).all()
@@ -263,14 +263,14 @@ def test_the_summary_is_one_line_that_tells_everything():
     total = len(model.state_dict())
     assert report.summary() == (
         f"loaded {total - 2} of {total} ({total} of {total + 1} entries of the source used), "
-        "re-initialised head.weight, head.bias; resized pos_embed (1, 17, 48) -> (1, 37, 48); not used extra"
+        "re-initialized head.weight, head.bias; resized pos_embed (1, 17, 48) -> (1, 37, 48); not used extra"
     )
 
 
 def test_the_report_becomes_json_with_shapes():
     source, model = small_vit(seed=1), small_vit(seed=2, num_classes=7)
     report = json.loads(load_weights(model, {**arrays(source), "extra": np.ones(2)}).json())
-    assert report["reinitialised"][0] == {"name": "head.weight", "source_shape": [48, 10], "model_shape": [48, 7]}
+    assert report["reinitialized"][0] == {"name": "head.weight", "source_shape": [48, 10], "model_shape": [48, 7]}
     assert report["unexpected"] == [{"name": "extra", "source_shape": [2], "model_shape": None}]
     assert report["missing"] == [] and len(report["loaded"]) == len(model.state_dict()) - 2
 

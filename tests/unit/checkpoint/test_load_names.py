@@ -106,7 +106,7 @@ def test_a_classifier_for_other_classes_starts_afresh_and_the_report_says_so(nam
     source, model = small(name, seed=1), small(name, seed=2, num_classes=3)
     report = load_weights(model, in_torch_layout(source))
     layers = model.classifier_layers
-    assert report.reinitialised == [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
-    assert report.missing == [] and f"re-initialised {layers[0]}.weight" in report.summary()
-    line = f"re-initialised {layers[0]}.bias: (5,) in the source, (3,) in the model"
-    assert line in report.text() and '"reinitialised"' in report.json()
+    assert report.reinitialized == [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
+    assert report.missing == [] and f"re-initialized {layers[0]}.weight" in report.summary()
+    line = f"re-initialized {layers[0]}.bias: (5,) in the source, (3,) in the model"
+    assert line in report.text() and '"reinitialized"' in report.json()

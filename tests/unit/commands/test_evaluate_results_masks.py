@@ -75,7 +75,7 @@ def test_scores_are_those_of_all_pixels(tmp_path, evaluate, form):
 def test_files_in_folders_with_other_ends_and_names_of_classes(tmp_path, evaluate):
     true, found = drawn()
     write(tmp_path / "true" / "town", true, ends="_gt.png")
-    write(tmp_path / "true" / "town", true, ends="_colours.png")
+    write(tmp_path / "true" / "town", true, ends="_colors.png")
     write(tmp_path / "found", found, ends="_leftImg8bit.png")
     (tmp_path / "names.txt").write_text("road,0,0,0\ncar,9,9,9\nsky,9,0,0\nman,0,9,0\ndog,0,0,9\n")
     said, _ = evaluate("-truth_suffix=_gt.png", "-result_suffix=_leftImg8bit.png", f"-classes={tmp_path / 'names.txt'}")
@@ -178,7 +178,7 @@ def test_two_folders_are_compared(tmp_path, evaluate):
     [
         (lambda f: (f / "found/p3.png").unlink(), "1 of 5 label maps of .*true have no counterpart, as p3"),
         (lambda f: Image.new("L", (3, 4)).save(f / "found/p1.png"), "found/p1.png has 3 x 4 pixels .*true/p1.png"),
-        (lambda f: Image.new("RGB", (9, 9)).save(f / "found/p1.png"), r"p1.png has colours \(RGB\), expected"),
+        (lambda f: Image.new("RGB", (9, 9)).save(f / "found/p1.png"), r"p1.png has colors \(RGB\), expected"),
         (lambda f: (f / "found/p1.png").write_bytes(b"\x89PNG"), "found/p1.png cannot be read"),
         (lambda f: write(f / "true", [np.full((9, 9), 300)] * 5, np.uint16), "class 300, but classes are 0 to 255"),
         (lambda f: write(f / "true", [np.full(o.shape, 255) for o in drawn()[0]]), "all pixels are 255"),

@@ -156,9 +156,9 @@ def computed(layer, values, transposed=False):
     weights = np.random.default_rng(2).standard_normal(out.shape).astype(np.float32)
     (out * paddle.to_tensor(weights)).sum().backward()
     result = {"result": out.numpy(), "input": x.grad.numpy().swapaxes(0, 1) if transposed else x.grad.numpy()}
-    learnt = {name: parameter.grad for name, parameter in layer.named_parameters() if parameter.grad is not None}
-    assert all(gradient.is_contiguous() for gradient in learnt.values())  # Paddle averages no views over ranks
-    result.update({name: gradient.numpy() for name, gradient in learnt.items()})
+    learned = {name: parameter.grad for name, parameter in layer.named_parameters() if parameter.grad is not None}
+    assert all(gradient.is_contiguous() for gradient in learned.values())  # Paddle averages no views over ranks
+    result.update({name: gradient.numpy() for name, gradient in learned.items()})
     layer.eval()
     with paddle.no_grad():
         result["evaluation"] = layer(paddle.to_tensor(values)).numpy()

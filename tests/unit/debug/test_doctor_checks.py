@@ -17,7 +17,7 @@ from paddlevit_dist.runtime import device_kinds, paddle_versions
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
 
 
-def test_two_paddles_in_one_place_are_told_however_their_names_are_spelt(tmp_path, monkeypatch):
+def test_two_paddles_in_one_place_are_told_however_their_names_are_spelled(tmp_path, monkeypatch):
     for name in ("paddlepaddle", "paddlepaddle_gpu"):
         metadata = tmp_path / f"{name}-9.0.dist-info" / "METADATA"
         metadata.parent.mkdir()
@@ -85,7 +85,7 @@ def test_numpy_2_beside_a_paddle_that_was_built_for_numpy_1_is_said(tmp_path, mo
 
 
 class Images(ImageDataset):
-    """Grey images; ``train`` and ``val`` are the labels of the two splits."""
+    """Gray images; ``train`` and ``val`` are the labels of the two splits."""
 
     num_classes = 3
     class_names = ("cat", "dog", "cow")

@@ -1,4 +1,4 @@
-"""Batch normalisation in one process: against Paddle's layer, and gradients against finite differences."""
+"""Batch normalization in one process: against Paddle's layer, and gradients against finite differences."""
 
 import numpy as np
 import paddle

@@ -31,7 +31,7 @@ def test_intervals_are_of_the_main_numbers_and_their_parts(of_one_process):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(kind):
-    """Values, line and intervals: what ``evaluate -without_leaks`` prints."""
+    """Values, line and intervals: what ``evaluate -exclude_leaked`` prints."""
     make, add = KINDS[kind]
     left_out, tables = [0, 3, 4, 11], []
     others = np.setdiff1d(range(SAMPLES), left_out)

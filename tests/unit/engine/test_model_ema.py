@@ -11,7 +11,7 @@ DECAY = 0.75
 
 
 class Counted(paddle.nn.Layer):
-    """A weight, a batch normalisation with running statistics, and an integer buffer."""
+    """A weight, a batch normalization with running statistics, and an integer buffer."""
 
     def __init__(self):
         super().__init__()

@@ -71,7 +71,7 @@ def test_three_steps_follow_the_formula_and_spare_norms_biases_and_tokens_from_d
         optimizer.step()
         optimizer.clear_grad(False)
     for key, p in model.named_parameters():
-        # The key bias of a normalised layer has almost no gradient: Adam turns its rounding into steps.
+        # The key bias of a normalized layer has almost no gradient: Adam turns its rounding into steps.
         tolerance = 2e-2 if name != "SGD" and key == "linear.bias" else 2e-4
         np.testing.assert_allclose(p.numpy(), weights[key], rtol=tolerance, atol=tolerance)
 

@@ -80,7 +80,7 @@ def test_the_line_of_rates_tells_what_the_run_does(words, course):
     assert f"learning rate 0.001 {course}" in describe_rates(load(words.split()).values, 1)
 
 
-RECIPE = f"-cfg={ROOT / 'configs' / 'finetune_pictures.yaml'}"
+RECIPE = f"-cfg={ROOT / 'configs' / 'finetune_folder.yaml'}"
 
 
 def fitted(samples, processes=1, words=(), earlier=None):
@@ -127,9 +127,9 @@ def test_numbers_on_the_command_line_win_and_say_so():
 
 def test_a_file_that_has_the_recipe_as_its_base_wins_too(tmp_path):
     file = tmp_path / "mine.yaml"
-    file.write_text(f"BASE: {ROOT / 'configs' / 'finetune_pictures.yaml'}\nTRAIN:\n  NUM_EPOCHS: 12\n")
+    file.write_text(f"BASE: {ROOT / 'configs' / 'finetune_folder.yaml'}\nTRAIN:\n  NUM_EPOCHS: 12\n")
     assert load([f"-cfg={file}"]).values.TRAIN.NUM_EPOCHS == 12
-    file.write_text(f"BASE: {ROOT / 'configs' / 'finetune_pictures.yaml'}\nTRAIN:\n  NUM_SAMPLES: 7200\n")
+    file.write_text(f"BASE: {ROOT / 'configs' / 'finetune_folder.yaml'}\nTRAIN:\n  NUM_SAMPLES: 7200\n")
     run = with_fitting_epochs(load([f"-cfg={file}"]), 1, 720, "images")
     assert run.values.TRAIN.NUM_EPOCHS == 10
 

@@ -80,7 +80,7 @@ def test_points_are_where_the_network_expects_them(tmp_path):
 
 def test_colors_are_needed_by_networks_that_see_them(tmp_path):
     write_points(tmp_path / "a.ply", {axis: make_points(50)[axis] for axis in "xyz"})
-    with pytest.raises(UserError, match=r"has no colours \(properties red, green and blue\); add them$"):
+    with pytest.raises(UserError, match=r"has no colors \(properties red, green and blue\); add them$"):
         make_inputs(tmp_path)[0].read(0)
     assert (make_inputs(tmp_path, needs_colors=False)[0].read(0).rgb == 128).all()
 
@@ -236,7 +236,7 @@ def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_trai
     task = recalled(SemanticSegmentation, [*SEMANTIC, "POINTS.FEATURES", "[ones, normal]"])
     inputs = task.open_inputs([str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")], tmp_path)
     assert len(inputs.sample(1, np.random.default_rng(0)).scene.channels["normal"]) == 70
-    for index, has in ((0, "only intensity, label"), (2, "nothing but points, colours and labels")):
+    for index, has in ((0, "only intensity, label"), (2, "nothing but points, colors and labels")):
         with pytest.raises(UserError, match=f"has no normal for its points, {has}; the channels wanted"):
             inputs.sample(index, np.random.default_rng(0))
 

@@ -60,8 +60,8 @@ def test_figures_of_segmentation_are_those_of_its_metrics():
     sets = [figure for figure in figures.values() if isinstance(figure, PointSet)]
     assert {one.title for one in sets} <= {samples.dataset.read(index).name for index in range(3)} and len(sets) == 3
     scene = next(samples.dataset.read(index) for index in range(3) if samples.dataset.read(index).name == sets[0].title)
-    assert list(sets[0].colors) == ["truth", "prediction", "mistakes", "colours"]
-    assert np.array_equal(sets[0].xyz, scene.xyz) and np.array_equal(sets[0].colors["colours"], scene.rgb)
+    assert list(sets[0].colors) == ["truth", "prediction", "mistakes", "colors"]
+    assert np.array_equal(sets[0].xyz, scene.xyz) and np.array_equal(sets[0].colors["colors"], scene.rgb)
     palette = dict(sets[0].legends["truth"])
     for number, name in enumerate(task.class_names):
         of_class = sets[0].colors["truth"][scene.semantic == number]

@@ -98,7 +98,7 @@ def test_several_runs_are_overlaid_and_their_differences_listed(tmp_path):
     assert [line["name"] for line in lines] == [
         f"{n}/run {k}" for n in ("one", "two") for k in ("training", "evaluation")
     ]
-    assert len({line["colour"] for line in lines}) == 2
+    assert len({line["color"] for line in lines}) == 2
     differing = content[content.index('id="differences"') : content.index('id="configuration"')]
     rows = re.findall(r"<th scope=\"row\">(.*?)</th><td>(.*?)</td><td>(.*?)</td>", differing)
     assert rows == [("MODEL.NAME", "vit", "(not set)"), ("TRAIN.BASE_LR", "0.001", "0.002")]
@@ -120,7 +120,7 @@ def test_seeds_of_a_group_are_a_bundle_of_one_color_around_their_mean(tmp_path, 
         "seed_10",
         "seed_11",
     ]
-    assert {line["colour"] for line in lines} == {0}
+    assert {line["color"] for line in lines} == {0}
     (mean,) = [line for line in lines if line["name"] == "group training, mean of 3"]
     assert mean["x"] == list(range(1, 21)) and mean["style"] == "line"
     assert mean["y"][:2] == pytest.approx([2 * 3.0, 2 * 3.0 / 2]) and mean["y"][-1] == pytest.approx(2 * 1.5 / 20)
@@ -130,7 +130,7 @@ def test_seeds_of_a_group_are_a_bundle_of_one_color_around_their_mean(tmp_path, 
     assert cells[7:14] == ["group", "2", "top-1", "81.5", "0.7071", "81", "82"]
     content = write_page([tmp_path / "group", alone], tmp_path / "both.html").read_text(encoding="utf-8")
     lines = json.loads(re.search(r'class="data">(.*?)</script>', content)[1])["lines"]
-    assert {line["colour"]: line["style"] for line in lines if "alone" in line["name"]} == {1: "dots"}
+    assert {line["color"]: line["style"] for line in lines if "alone" in line["name"]} == {1: "dots"}
 
 
 def test_runs_of_different_tasks_share_a_page(tmp_path):

@@ -66,7 +66,7 @@ def test_a_damaged_file_is_a_value_error(tmp_path, content):
 
 
 def unpacked(content, number, size, layers):
-    """Positions in the cube and colours, by the description of the format."""
+    """Positions in the cube and colors, by the description of the format."""
     planes = np.frombuffer(zlib.decompress(content), np.uint8).reshape(6 + 3 * layers, number).astype(np.int64)
     steps = np.cumsum(planes[0:6:2] + 256 * planes[1:6:2], axis=1) & 65_535
     return steps.T / 65_535 * size, [planes[6 + 3 * n : 9 + 3 * n].T for n in range(layers)]
@@ -75,7 +75,7 @@ def unpacked(content, number, size, layers):
 def test_points_come_back_in_another_order_with_their_own_colors():
     generator = np.random.default_rng(1)
     xyz = (generator.uniform(0, 1, (3000, 3)) * (4, 9, 2) + (100, -50, 3)).astype(np.float32)
-    # The colour tells the point: three bytes of its number.
+    # The color tells the point: three bytes of its number.
     number = np.arange(3000)
     colors = np.stack([number & 255, number >> 8, np.zeros_like(number)], axis=1).astype(np.uint8)
     packed = store.pack(PointSet("p", xyz, {"a": colors, "b": 255 - colors}, {}))

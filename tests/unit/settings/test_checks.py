@@ -92,12 +92,12 @@ def test_contradictions_name_both_sides(refuse, words, message):
             "-cfg=vit_digits -dataset=coco -data_path=x",
             (
                 "coco (-dataset) holds images with boxes, but TASK classification ",
-                "=finetune_boxes, or one of cifar10, ",
+                "=finetune_detector, or one of cifar10, ",
             ),
         ),
         (
             "-cfg=detr_shapes -dataset=folder -data_path=x",
-            ("folder (-dataset) holds images, but TASK detection ", "=finetune_pictures, or one of coco, "),
+            ("folder (-dataset) holds images, but TASK detection ", "=finetune_folder, or one of coco, "),
         ),
         (
             "-cfg=vit_digits MODEL.NAME detr_resnet50",

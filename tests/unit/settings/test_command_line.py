@@ -84,7 +84,7 @@ def test_paddlevits_flags_are_all_there():
     )
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
-        "allow_changes version selftest import split group log_to without_leaks per_sample seeds device "
+        "allow_changes version selftest import split group log_to exclude_leaked per_sample seeds device "
         "max_detections"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}

@@ -58,10 +58,10 @@ def differences(name: str, authors: AuthorsFacts) -> set[str]:
         train.WARMUP_STEPS,
         train.WEIGHT_DECAY,
         train.MODEL_EMA_WARMUP,
-        data.PLAIN_EPOCHS,
+        data.NO_AUGMENT_EPOCHS,
         data.BATCH_SIDES.count(640),
-        train.DECAY_ALL,
-        train.DECAY_ALL,
+        train.DECAY_ALL_PARAMETERS,
+        train.DECAY_ALL_PARAMETERS,
     )
     assert (train.MODEL_EMA_DECAY, train.GRAD_CLIP, train.BATCH_NORM) == (0.9999, 0.1, "sync")
     return {field for field in ours._fields if getattr(ours, field) != getattr(authors, field)}
@@ -81,9 +81,9 @@ def test_a_recipe_has_the_numbers_of_its_authors_or_its_header_names_the_differe
 
 
 def test_the_rate_of_fine_tuning_is_the_share_of_the_authors_that_its_header_names():
-    values = load(["-cfg=finetune_boxes", "-data_path=."]).values
+    values = load(["-cfg=finetune_detector", "-data_path=."]).values
     authors = AuthorsFacts(64, 220, 4e-4, 2e-4, 500, 1e-4, 1000, 20, 20, False)  # dfine_hgnetv2_s_custom.yml
-    text = " ".join(Path(recipes.find("finetune_boxes")).read_text(encoding="utf-8").replace("#", " ").split())
+    text = " ".join(Path(recipes.find("finetune_detector")).read_text(encoding="utf-8").replace("#", " ").split())
 
     assert values.TRAIN.BASE_LR / authors.rate == values.DATA.GLOBAL_BATCH_SIZE / authors.batch == 1 / 4
     assert values.TRAIN.BASE_LR * values.TRAIN.BACKBONE_LR_FACTOR == pytest.approx(authors.backbone_rate / 4)

@@ -74,7 +74,7 @@ def test_a_users_weights_are_renamed_resized_and_reset_as_its_model_says():
     state["theirs.0.bias"] = state.pop("block1.0.bias")
     report = load_weights(model, state, minimum_loaded=1.0)
     assert report.origin.startswith("mine names") and report.resized == ["token"]
-    assert report.reinitialised == ["head.weight", "head.bias"]
+    assert report.reinitialized == ["head.weight", "head.bias"]
     np.testing.assert_array_equal(model.token.numpy(), [[0.0, 1.0, 2.0, 3.0]])
     np.testing.assert_array_equal(model.block1[0].bias.numpy(), state["theirs.0.bias"])
 

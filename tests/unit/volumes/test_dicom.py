@@ -39,7 +39,7 @@ def test_places_order_the_slices_not_names_and_other_files_are_passed_over(tmp_p
 
 def test_a_tilted_gantry_keeps_every_voxel_in_place(tmp_path):
     sheared = np.diag([1.0, 1.5, 2.0, 1.0])
-    sheared[1, 2] = 0.5  # each slice begins half a millimetre further in front
+    sheared[1, 2] = 0.5  # each slice begins half a millimeter further in front
     _, header = read_volume(write_series(tmp_path / "anna", voxels(), sheared))
     np.testing.assert_allclose(header.geometry.affine, sheared, atol=1e-6)
 
@@ -116,7 +116,7 @@ def test_colors_are_told(tmp_path):
     (tmp_path / "anna").mkdir()
     image = SimpleITK.GetImageFromArray(np.zeros((1, 4, 5, 3), dtype=np.uint8), isVector=True)
     SimpleITK.WriteImage(image, str(tmp_path / "anna" / "a.dcm"))
-    assert "a.dcm: voxels are colours of 3 numbers" in told(read_header, tmp_path / "anna")
+    assert "a.dcm: voxels are colors of 3 numbers" in told(read_header, tmp_path / "anna")
 
 
 def test_a_slice_without_a_place_is_told(tmp_path):

@@ -1,4 +1,4 @@
-"""z_score of volumes that were set to 0 around a head: as nnU-Net crops and normalises, whatever weights were trained
+"""z_score of volumes that were set to 0 around a head: as nnU-Net crops and normalizes, whatever weights were trained
 with."""
 
 import numpy as np
@@ -38,7 +38,7 @@ def test_masks_are_those_of_all_channels_without_holes():
 def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, within):
     """Also of several channels, of which the one with another kind stays as it is; and at another spacing."""
     data = make_dataset(tmp_path / "raw", margin)
-    task = make_task(data, "VOLUMES.NORMALISE", "[none,z_score]", "VOLUMES.SPACING_MM", "[2.0,1.0,1.0]")
+    task = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]", "VOLUMES.SPACING_MM", "[2.0,1.0,1.0]")
     samples = task.build_dataset("train", tmp_path / "cache")
     assert sum(f"z_score is of {'what' if within == 'mask' else 'the box'}" in line for line in samples.notices) == 1
     assert (
@@ -57,13 +57,13 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
     np.testing.assert_array_equal(volume[0], one)
     np.testing.assert_allclose(volume[1], expected, atol=1e-4)
 
-    finer = make_task(data, "VOLUMES.NORMALISE", "[none,z_score]", "VOLUMES.SPACING_MM", "[1.0,1.0,1.0]")
+    finer = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]", "VOLUMES.SPACING_MM", "[1.0,1.0,1.0]")
     finer.build_dataset("train", tmp_path / "cache")
     between = finer.build_dataset("val", tmp_path / "cache").sample(0, np.random.default_rng(0))["volume"][1]
     np.testing.assert_allclose(between[::2], expected, atol=1e-4)  # each second plane is a stored one
     np.testing.assert_allclose(between[1:-1:2], (expected[1:] + expected[:-1]) / 2, atol=1e-4)
 
-    predicting = make_task(data, "VOLUMES.NORMALISE", "[none,z_score]")
+    predicting = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]")
     predicting.load_meta(CheckpointMeta(2, ("background", "bright"), task.preprocess_signature()))
     files = [str(data / "imagesTr" / f"case_{case}_{channel:04d}.nii.gz") for channel in range(2)]
     again = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"]
@@ -79,7 +79,7 @@ def test_landmarks_have_it_too(tmp_path):
         for number in range(2):
             write_volume(tmp_path / split / f"a{number}.nii.gz", head(number, 3), AFFINE)
             write_landmarks(tmp_path / split / f"a{number}.csv", {"nose": world((3.0, 4.0, 5.0), AFFINE)})
-    words = ("-dataset=landmarks", "VOLUMES.NORMALISE", "z_score", "VOLUMES.MIRROR_PAIRS", "none")
+    words = ("-dataset=landmarks", "VOLUMES.NORMALIZE", "z_score", "VOLUMES.MIRROR_PAIRS", "none")
     task = make_task(tmp_path, *words, kind=LandmarkDetection, recipe="landmark_unet3d")
     volume = task.build_dataset("train", tmp_path / "cache").dataset.volume(0).array
     mask = nonzero_mask([head(0, 3)])

@@ -8,7 +8,7 @@ from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume, remarks_on
 
 
-def test_an_npy_has_voxels_of_a_millimetre(tmp_path):
+def test_an_npy_has_voxels_of_a_millimeter(tmp_path):
     array, header = read_volume(write_volume(tmp_path / "case.npy"))
     assert np.array_equal(array, voxels()) and np.array_equal(header.geometry.affine, np.eye(4))
 
@@ -56,8 +56,8 @@ def test_a_singular_affine_is_told(tmp_path):
 
 
 def test_colors_unknown_suffixes_and_missing_files_are_told(tmp_path):
-    np.savez(tmp_path / "colour.npz", volume=np.zeros((3, 3, 3), dtype=np.complex64))
-    assert "voxels are complex64" in told(read_volume, tmp_path / "colour.npz")
+    np.savez(tmp_path / "color.npz", volume=np.zeros((3, 3, 3), dtype=np.complex64))
+    assert "voxels are complex64" in told(read_volume, tmp_path / "color.npz")
     np.savez(tmp_path / "other.npz", scan=np.zeros((3, 3, 3)))
     assert "no array named 'volume'" in told(read_volume, tmp_path / "other.npz")
     assert "not a volume; expected one of .nii.gz" in told(read_volume, tmp_path / "case.dcm")
@@ -206,7 +206,7 @@ def test_lengths_of_a_nifti_in_other_units_are_converted(tmp_path, unit, factor)
     header = read_header(write_nifti(tmp_path / "case.nii", np.diag([1 / factor] * 3 + [1.0]) @ AFFINE, unit))
     np.testing.assert_allclose(header.geometry.affine, AFFINE, rtol=1e-5)
     (remark,) = header.remarks
-    assert unit[:5] in remark.replace("metre", "meter") and "converted to millimetres" in remark
+    assert unit[:5] in remark.replace("meter", "meter") and "converted to millimeters" in remark
 
 
 def test_ordinary_niftis_stay_as_they_are(tmp_path):

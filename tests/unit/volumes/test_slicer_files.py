@@ -57,8 +57,8 @@ def test_the_file_says_its_world_whatever_the_volume_or_the_settings_say(tmp_pat
     (tmp_path / "train" / "case.fcsv").write_text(fcsv(row("nose", in_space(space)), space=spelling))
     for options in (
         VolumeOptions(),
-        VolumeOptions(world="ras"),
-        VolumeOptions(world="lps"),
+        VolumeOptions(coordinate_system="ras"),
+        VolumeOptions(coordinate_system="lps"),
         VolumeOptions(landmark_units="voxel"),
     ):
         dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", options)
@@ -81,9 +81,11 @@ def test_an_fcsv_that_says_no_world_needs_to_be_told(tmp_path):
     write_volume(tmp_path / "train" / "case.mha")
     text = f"# Markups fiducial file version = 4.3\n# columns = {COLUMNS}\n{row('nose', in_space('RAS'))}\n"
     (tmp_path / "train" / "case.fcsv").write_text(text)
-    with pytest.raises(UserError, match="case.fcsv does not say its coordinate system; .* or set VOLUMES.WORLD"):
+    with pytest.raises(
+        UserError, match="case.fcsv does not say its coordinate system; .* or set VOLUMES.COORDINATE_SYSTEM"
+    ):
         LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
-    dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(world="ras"))
+    dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(coordinate_system="ras"))
     np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
 
 
@@ -154,7 +156,7 @@ def test_bad_point_lists_are_told(tmp_path, name, text, message):
     assert message in told(tmp_path, name, text)
 
 
-def test_voxels_and_millimetres_in_one_file_are_told(tmp_path):
+def test_voxels_and_millimeters_in_one_file_are_told(tmp_path):
     lists = [
         {"type": "Fiducial", "coordinateSystem": space, "controlPoints": [{"label": space, "position": [1, 2, 3]}]}
         for space in ("LPS", "IJK")

@@ -9,7 +9,7 @@ from paddlevit_dist.runtime.errors import UserError
 
 
 def counted_by_hand(width: int, depth: int, blocks: int, classes: int) -> int:
-    """Convolutions without bias, normalisations with scale, shift and two statistics, a head with bias."""
+    """Convolutions without bias, normalizations with scale, shift and two statistics, a head with bias."""
 
     def convolution(a, b, kernel):
         return a * b * kernel**3 + 4 * b

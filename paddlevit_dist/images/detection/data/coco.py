@@ -85,11 +85,11 @@ class Coco(IndexedDetectionImages):
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Coco":
         data = config.DATA
         own = {
-            "train": (data.TRAIN_ANNOTATIONS, data.TRAIN_PICTURES),
-            "val": (data.VAL_ANNOTATIONS, data.VAL_PICTURES),
+            "train": (data.TRAIN_ANNOTATIONS, data.TRAIN_IMAGES),
+            "val": (data.VAL_ANNOTATIONS, data.VAL_IMAGES),
         }
         files = own.get(split, (None, None))
-        return cls(data.DATA_PATH, split, cache_folder, *files, data.EXIF_ROTATE, data.PICTURES_ANYWHERE)
+        return cls(data.DATA_PATH, split, cache_folder, *files, data.EXIF_ROTATE, data.SEARCH_IMAGES_RECURSIVELY)
 
     @staticmethod
     def has_validation(data_path: str) -> bool:
@@ -134,7 +134,7 @@ def find_files(root: str, split: str, annotations: str | None, images: str | Non
     """
     file = _find_by_name(root, annotations, _key(split, "ANNOTATIONS"), os.path.isfile, "file")
     file = file or _find_annotations(root, split)
-    folder = _find_by_name(root, images, _key(split, "PICTURES"), os.path.isdir, "folder")
+    folder = _find_by_name(root, images, _key(split, "IMAGES"), os.path.isdir, "folder")
     return file, folder or _find_folder(root, split, file)
 
 
@@ -209,7 +209,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
         looked = ", ".join(os.path.relpath(folder, root) for folder in folders[:4])
         raise UserError(
             f"the images of {file}, such as {names[0]}, are not below {root} (looked in {looked}): name their folder "
-            f"with {_key(split, 'PICTURES')}, or give -data_path a folder that holds both"
+            f"with {_key(split, 'IMAGES')}, or give -data_path a folder that holds both"
         )
     return folders[hits.index(max(hits))]
 
@@ -285,7 +285,7 @@ def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> by
     if inside and (os.path.isabs(path) or b".." in path):
         place = os.path.normpath(os.path.join(folder, name))
         if not place.startswith(tuple(inside)):
-            expected = f"expected an image below {inside[0]}; DATA.PICTURES_ANYWHERE true allows others"
+            expected = f"expected an image below {inside[0]}; DATA.SEARCH_IMAGES_RECURSIVELY true allows others"
             raise coco.error(number, entry, "file_name", expected)
     if entry.file_name is None:
         coco.odd.note("image", "without file_name: the end of coco_url is taken", entry.id)
@@ -309,6 +309,6 @@ def _check_boxes(coco: CocoFile, objects: np.ndarray, images: np.ndarray) -> Non
     if beyond.any() and (sides > low).all() and (sides <= limits + 1).all():
         text = "with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height"
         odd.note_all("object", text, ids)
-    odd.note_all("object", "with a box outside the image: not learnt", ids[outside])
+    odd.note_all("object", "with a box outside the image: not learned", ids[outside])
     text = "with a box that reaches beyond the image by more than a pixel: cut off for training"
     odd.note_all("object", text, ids[beyond & ~outside])

@@ -18,7 +18,7 @@ class ImageAnnotations(NamedTuple):
         boxes: float64 (n, 4), x and y of the upper left corner, width and height, in pixels of the stored image.
         labels: int64 (n,), position of the category among the dataset's ``category_ids``.
         areas: float64 (n,), square pixels, of the mask where there is one.
-        is_crowd: bool (n,), a group of objects: not learnt, and what is found in it is neither right nor wrong.
+        is_crowd: bool (n,), a group of objects: not learned, and what is found in it is neither right nor wrong.
         ids: int64 (n,), of the annotations in their file.
         masks: None, or n of them as in COCO's JSON: a list of polygons, or run lengths as a dictionary.
     """

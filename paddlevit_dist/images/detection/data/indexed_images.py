@@ -47,7 +47,7 @@ class SourceFacts(NamedTuple):
     Attributes:
         class_names, category_ids: of the categories, by ascending number.
         has_masks: whether any object has a mask.
-        labelled: whether the source says what is in the images at all.
+        labeled: whether the source says what is in the images at all.
         notices: what was odd, one line each.
         is_turned: boxes are taken to be drawn on the images as their EXIF orientation turns them.
     """

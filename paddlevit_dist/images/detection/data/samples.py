@@ -94,7 +94,7 @@ def open_samples(
     """
     data = config.DATA
     dataset, notices = open_dataset(config, DetectionDataset, ImagesPart, split, cache_folder)
-    if is_training and (data.DATA_PATH or not data.KEEP_EMPTY):
+    if is_training and (data.DATA_PATH or not data.KEEP_EMPTY_IMAGES):
         learnable = np.flatnonzero(dataset.object_counts()[:, 0])
         left = len(dataset) - len(learnable)
         if data.DATA_PATH and left and not len(learnable):  # drawn images may be without objects
@@ -102,9 +102,11 @@ def open_samples(
                 f"dataset {data.DATASET} has no object to learn among its {count(len(dataset), f'{split} image')} at "
                 f"{data.DATA_PATH}: expected boxes with an area; are these the files that were annotated?"
             )
-        if left and not data.KEEP_EMPTY:
+        if left and not data.KEEP_EMPTY_IMAGES:
             dataset = _part(dataset, learnable, "learnable", cache_folder)
-            notices.append(f"{count(left, 'training image')} with nothing to learn left out (DATA.KEEP_EMPTY false)")
+            notices.append(
+                f"{count(left, 'training image')} with nothing to learn left out (DATA.KEEP_EMPTY_IMAGES false)"
+            )
     if not len(dataset):
         raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
     if inspection is not None:
@@ -305,7 +307,7 @@ def largest_side(data: DetectionDataSection, sizes: np.ndarray) -> int:
         data: the configuration's DATA.
         sizes: int64 (samples, 2), of the stored images.
     """
-    if data.SQUARE:
+    if data.RESIZE_TO_SQUARE:
         return max(data.SHORTEST_SIDES)
     if data.CROP_PROBABILITY or not len(sizes):  # a crop may have any proportions
         return int(data.LONGEST_SIDE)
@@ -318,7 +320,7 @@ def passes(sizes: np.ndarray, how: str) -> list[list[int]]:
 
     Args:
         sizes: int64 (N, 2), of the images without padding.
-        how: one of DETECTION.EVALUATE_AS.
+        how: one of DETECTION.EVAL_BATCHING.
     """
     if how == PADDED:
         return [list(range(len(sizes)))]
@@ -370,6 +372,6 @@ def check_files(dataset: Any, split: str, is_replaced: bool) -> list[str]:
         return lines
     scope = f"{len(missing):,} of {len(dataset):,} images of {split} are not there, as {dataset.describe(missing[0])}"
     if is_replaced and len(missing) < len(dataset):
-        return [*lines, f"{scope}: the next ones take their place (DATA.ON_BAD_SAMPLE skip)"]
-    skip = ", or let DATA.ON_BAD_SAMPLE skip take the next ones" if split == "train" else ""
+        return [*lines, f"{scope}: the next ones take their place (DATA.ON_INVALID_SAMPLE skip)"]
+    skip = ", or let DATA.ON_INVALID_SAMPLE skip take the next ones" if split == "train" else ""
     raise UserError(f"{scope}: put them there, or leave them out of the annotations{skip}")

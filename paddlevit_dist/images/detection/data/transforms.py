@@ -5,7 +5,7 @@ The recipe is that of DETR's authors (N. Carion et al., "End-to-End Object Detec
 4 and facebookresearch/detr, datasets/coco.py): mirror half of the images; resize to one of several sizes; half of the
 images are cropped before that, at a size of their own.
 
-Masks follow from where each row and column of the view comes from: cutting and nearest-neighbour resizing treat rows
+Masks follow from where each row and column of the view comes from: cutting and nearest-neighbor resizing treat rows
 and columns apart, so any number of steps is one choice of rows and one of columns, made once at the end.
 """
 
@@ -78,7 +78,7 @@ def flip(view: DetectionView) -> DetectionView:
 
 
 def resize(view: DetectionView, size: Size) -> DetectionView:
-    """Scaled to ``size``: the image with Pillow's bilinear filter as torchvision does, masks by nearest neighbours as
+    """Scaled to ``size``: the image with Pillow's bilinear filter as torchvision does, masks by nearest neighbors as
     torch does."""
     if size == view.size:
         return view
@@ -240,7 +240,7 @@ class DetectionEvaluationTransform:
 
 @dataclass(frozen=True)
 class DetectionTrainingTransform:
-    """Perhaps SSD's transforms; mirror, perhaps crop, resize, change colours.
+    """Perhaps SSD's transforms; mirror, perhaps crop, resize, change colors.
 
     Attributes:
         shortest: sizes of the shorter side, of which each image takes one.
@@ -249,7 +249,7 @@ class DetectionTrainingTransform:
         crop_probability: of an image that is first resized to one of ``shortest_to_crop`` and cropped.
         shortest_to_crop: sizes of the shorter side for that.
         crop_sides: smallest and largest height and width of the crop.
-        colour_jitter: strength of the change of brightness, contrast and saturation, 0 for none.
+        color_jitter: strength of the change of brightness, contrast and saturation, 0 for none.
         square: both sides become the one that is drawn for the shorter one.
         ssd: SSD's transforms come first; plain_epochs: except in so many last epochs.
     """
@@ -305,7 +305,7 @@ def is_plain(epochs_left: int | None, plain_epochs: int) -> bool:
 
 def batch_side(data: DetectionDataSection, seed: int, update: int, epochs_left: int | None) -> int | None:
     """The side that all images of an update have, on every process and in every micro-batch; None: as they are."""
-    if not data.BATCH_SIDES or is_plain(epochs_left, data.PLAIN_EPOCHS):
+    if not data.BATCH_SIDES or is_plain(epochs_left, data.NO_AUGMENT_EPOCHS):
         return None
     return _choose_one(tuple(data.BATCH_SIDES), np.random.default_rng([seed, update]))
 
@@ -320,16 +320,16 @@ def training_transform(data: DetectionDataSection) -> DetectionTrainingTransform
         shortest_to_crop=tuple(data.CROP_SHORTEST_SIDES),
         crop_sides=tuple(data.CROP_SIDES),
         color_jitter=data.COLOR_JITTER,
-        square=data.SQUARE,
-        ssd=data.SSD_TRANSFORMS,
-        plain_epochs=data.PLAIN_EPOCHS,
+        square=data.RESIZE_TO_SQUARE,
+        ssd=data.SSD_AUGMENT,
+        plain_epochs=data.NO_AUGMENT_EPOCHS,
     )
 
 
 def evaluation_transform(config: DetectionSettings) -> DetectionEvaluationTransform:
     """Make what the keys below DATA and DETECTION describe."""
     data = config.DATA
-    size = export_size(config) if config.DETECTION.EVALUATE_AS == ONE_SIZE else None
+    size = export_size(config) if config.DETECTION.EVAL_BATCHING == ONE_SIZE else None
     return DetectionEvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE, size)
 
 

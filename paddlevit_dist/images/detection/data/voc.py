@@ -31,7 +31,7 @@ from .indexed_images import (
 )
 
 _LARGEST_BYTES = 1 << 24
-_DIFFICULT = "marked as difficult: not learnt, and neither right nor wrong where found, as COCO treats crowds"
+_DIFFICULT = "marked as difficult: not learned, and neither right nor wrong where found, as COCO treats crowds"
 _FROM_0 = (
     "with corners at 0 or -1, where VOC counts pixels from 1: if they are distances from the image's edges, set "
     f"DATA.VOC_CORNERS {EDGES}"
@@ -60,7 +60,7 @@ class VocPart(NamedTuple):
 class Voc(IndexedDetectionImages):
     """Images whose boxes are in Pascal VOC's XML files.
 
-    Objects marked as difficult are treated as COCO treats crowds: not learnt, and whoever finds one is neither right
+    Objects marked as difficult are treated as COCO treats crowds: not learned, and whoever finds one is neither right
     nor wrong, as in VOC's own evaluation. Categories are the sorted names that occur in any of the XML files, or the
     lines of ``classes.txt``; they are numbered from 1.
     """
@@ -288,7 +288,7 @@ def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd
         if first and min(corners[:2]) in (0, -1):
             odd.note("object", _FROM_0, file)
         if corners[2] < corners[0] or corners[3] < corners[1]:
-            odd.note("object", "whose last corner is before the first: not learnt", file)
+            odd.note("object", "whose last corner is before the first: not learned", file)
             width, height = max(width, 0.0), max(height, 0.0)
         is_difficult = (entry.findtext("difficult") or "0").strip() == "1"
         if is_difficult:

@@ -138,7 +138,7 @@ def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: OddData
         if not all(-_SLACK <= share <= 1 + _SLACK for share in shares):
             odd.note("line", "with a share beyond 0 to 1: cut off for training", file)
         if len(shares) == 4 and min(shares[2:]) <= 0:
-            odd.note("box", "without an area: not learnt", file)
+            odd.note("box", "without an area: not learned", file)
         if (label, *shares) in seen:
             odd.note("line", "repeated in the same file: all are kept", file)
         seen.add((label, *shares))

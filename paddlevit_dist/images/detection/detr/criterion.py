@@ -16,7 +16,7 @@ from ....runtime import autocast
 from ....runtime.errors import UserError
 from ....runtime.transfers import read, to_device_together
 from ....tasks.task import LossTerm, StepPosition
-from ..boxes import corners, generalised_iou, relative
+from ..boxes import corners, generalized_iou, relative
 from ..detector import DetectionCriterion, DetectionTargets, Outputs
 
 _AUXILIARY = "_auxiliary"
@@ -29,7 +29,7 @@ class LayerLosses(NamedTuple):
     Attributes:
         label: (L,), the weighted cross-entropy over all queries.
         box: (L,), the L1 distance of matched boxes, as shares of the image.
-        giou: (L,), 1 - the generalised IoU of matched boxes.
+        giou: (L,), 1 - the generalized IoU of matched boxes.
         classes: int64 (L, N, Q), the class that each query was to have.
         matches: of queries with objects.
     """
@@ -42,12 +42,12 @@ class LayerLosses(NamedTuple):
 
 
 class SetCriterion(DetectionCriterion):
-    """Cross-entropy of classes, L1 distance and generalised IoU of boxes.
+    """Cross-entropy of classes, L1 distance and generalized IoU of boxes.
 
     The terms ``class``, ``box`` and ``giou`` are those of the last layer; those with ``_auxiliary`` are summed over the
     other layers. ``accuracy`` is the share of objects whose query prefers their class.
 
-    With the normaliser "global" each is divided by its count over all devices and micro-batches: objects, and the
+    With the normalizer "global" each is divided by its count over all devices and micro-batches: objects, and the
     weights of all queries, 1 for one with an object and ``no_object_weight`` for any other. "reference" is as the
     authors have it: the class terms are divided by the weights on each device and micro-batch, so a device whose
     images have few objects counts them more. (Where there are fewer objects than devices, the authors divide by one
@@ -56,7 +56,7 @@ class SetCriterion(DetectionCriterion):
     Args:
         num_classes: without "no object", which is the class after the last.
         queries, layers: of the decoder.
-        normaliser: "global" or "reference".
+        normalizer: "global" or "reference".
         class_weight, box_weight, giou_weight: of the terms in the loss.
         no_object_weight: of a query without an object in the cross-entropy.
         cost_class, cost_box, cost_giou: weights of the matching cost; ``cost_class`` None: ``class_weight``.
@@ -141,7 +141,7 @@ class SetCriterion(DetectionCriterion):
 
         Args:
             logits: (L, N, Q, classes + 1).
-            boxes: (L, N, Q, 4), centre, width and height as shares of the image.
+            boxes: (L, N, Q, 4), center, width and height as shares of the image.
         """
         labels, wanted = targets.labels, relative(targets.boxes.astype(boxes.dtype), targets.sizes)
         matches = self.match(logits, boxes, wanted, targets)
@@ -159,7 +159,7 @@ class SetCriterion(DetectionCriterion):
         # An object without a query counts 0, but stays in the graph: every parameter gets a gradient on every rank.
         share = share.astype(boxes.dtype).reshape(list(matches.weight_of.shape))  # (L, N, M)
         distance = (found - wanted).abs().sum(axis=-1)
-        overlap = generalised_iou(corners(found), corners(wanted))
+        overlap = generalized_iou(corners(found), corners(wanted))
         return LayerLosses(
             label=(entropy * weights).sum(axis=[1, 2]),
             box=(distance * share).sum(axis=[1, 2]),
@@ -178,7 +178,7 @@ class SetCriterion(DetectionCriterion):
         Source: DETR, section 3.1, equation 1.
 
         Args:
-            logits: (L, N, Q, classes or more); boxes: (L, N, Q, 4), centre, width and height as shares of the image.
+            logits: (L, N, Q, classes or more); boxes: (L, N, Q, 4), center, width and height as shares of the image.
             wanted: (N, M, 4), the boxes of ``targets`` as such shares.
 
         Raises:
@@ -214,7 +214,7 @@ class SetCriterion(DetectionCriterion):
             found = paddle.matmul(scores, chosen.astype(scores.dtype), transpose_y=True)
         ours, theirs = boxes.unsqueeze(3), wanted.unsqueeze(1)  # (L, N, Q, 1, 4), (N, 1, M, 4)
         distance = (ours - theirs).abs().sum(axis=-1)
-        overlap = generalised_iou(corners(ours), corners(theirs))
+        overlap = generalized_iou(corners(ours), corners(theirs))
         of_class, of_box, of_giou = self.cost
         return of_box * distance - of_class * found - of_giou * overlap
 

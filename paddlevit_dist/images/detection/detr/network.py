@@ -116,7 +116,7 @@ class Detr(QueryDetector):
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
-        """``logits`` (N, queries, classes + 1), the last of them "no object", and ``boxes`` (N, queries, 4): centre,
+        """``logits`` (N, queries, classes + 1), the last of them "no object", and ``boxes`` (N, queries, 4): center,
         width and height as shares of the image without padding; ``layer_logits`` and ``layer_boxes``, (layers, ...):
         the same of every decoder layer, the last of them included."""
         found, _ = self.encode(images, sizes)

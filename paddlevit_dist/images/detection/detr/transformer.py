@@ -82,7 +82,7 @@ def sine_embedding(cells: ValidCells, channels: int, dtype: str = "float32") -> 
     """The sine embedding of each cell, (N or 1, height * width, channels): the first half is the row's, the rest the
     column's.
 
-    Source: DETR, appendix A.4, with the authors' normalisation: positions count an image's cells from 1 and end at
+    Source: DETR, appendix A.4, with the authors' normalization: positions count an image's cells from 1 and end at
     2 pi. A padded cell beside an image has position 0 on the axis that leads away from it.
 
     Args:
@@ -145,7 +145,7 @@ class AnchorPoints(nn.Layer):
         return found.reshape([memory.shape[0], -1, memory.shape[2]])
 
     def forward(self, boxes):
-        """Boxes (..., queries, 4) before the sigmoid, whose centres are told from the points."""
+        """Boxes (..., queries, 4) before the sigmoid, whose centers are told from the points."""
         centers = paddle.log(self.points / (1.0 - self.points)).flip(axis=-1).astype(boxes.dtype)  # across and down
         return paddle.concat([boxes[..., :2] + centers, boxes[..., 2:]], axis=-1)
 

@@ -8,7 +8,7 @@ out of range itself, counts as neither true nor false.
 pycocotools keeps the id of what was found, 0 for nothing: there, what finds an annotation of id 0 counts as wrong. Here
 ids do not matter.
 
-Source: T.-Y. Lin et al., "Microsoft COCO", ECCV 2014, arXiv 1405.0312, and the behaviour of pycocotools 2.0.
+Source: T.-Y. Lin et al., "Microsoft COCO", ECCV 2014, arXiv 1405.0312, and the behavior of pycocotools 2.0.
 """
 
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
 class MaskRcnnCriterion(DetectionCriterion):
     """Objectness and boxes of the anchors, classes, boxes and masks of the regions, all of weight 1 but the classes.
 
-    With the normaliser "global" each term is the mean over an image's samples (256 anchors, 512 regions, all regions
+    With the normalizer "global" each term is the mean over an image's samples (256 anchors, 512 regions, all regions
     on objects for masks; fewer where there are fewer), then over all images of the update: whoever has which image
     on how many devices, the loss is the same for the same samples. torchvision ("reference") takes the mean over the
     samples of each device instead. Both are equal with one image a device; with more, wherever all images have
@@ -30,7 +30,7 @@ class MaskRcnnCriterion(DetectionCriterion):
     Args:
         anchor_beta, box_beta: where the loss of a regression turns from a square to a line; see ``MaskRcnnRules``.
         has_masks: whether the network has masks.
-        normaliser: "global" or "reference".
+        normalizer: "global" or "reference".
         class_weight: of the regions' classes; 1 in the paper.
 
     Source: He et al., Mask R-CNN, 2017, section 3; Girshick, Fast R-CNN, 2015, equations 1 to 3.

@@ -70,7 +70,7 @@ class PyramidBackbone(nn.Layer):
     Args:
         body: a model that has ``features``, without classifier.
         channels: of the pyramid's maps.
-        has_norm: whether each of the body's maps is normalised over its channels first.
+        has_norm: whether each of the body's maps is normalized over its channels first.
 
     Attributes:
         strides: pixels to a position of each of the pyramid's maps.
@@ -125,7 +125,7 @@ class MaskRCNN(Detector):
         num_classes: without the background.
         backbone: a model with ``features`` of strides 4, 8, 16 and 32.
         backbone_options: of that model.
-        feature_norm: whether the backbone's maps are normalised over their channels.
+        feature_norm: whether the backbone's maps are normalized over their channels.
         pyramid_channels: of the pyramid's maps.
         region_channels: width of the dense layers on a region.
         mask_channels: of the convolutions on a region before its mask's predictor.
@@ -191,7 +191,7 @@ class MaskRCNN(Detector):
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> DetectionCriterion:
-        """See ``Detector.criterion``; ``losses`` may have ``normaliser`` and ``class_weight``."""
+        """See ``Detector.criterion``; ``losses`` may have ``normalizer`` and ``class_weight``."""
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
         rules = MaskRcnnRules(**(chosen["rules"] or {}))
         return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))

@@ -13,7 +13,7 @@ from paddle.nn import functional as F
 
 from ....runtime.transfers import to_device
 from ....tasks.task import LossTerm
-from ..boxes import corners, generalised_iou, iou, relative
+from ..boxes import corners, generalized_iou, iou, relative
 from ..detector import DetectionTargets, Outputs, single_or_double
 from ..detr.criterion import QueryMatches, SetCriterion
 from .denoising import PREFIX, ContrastiveNoise
@@ -29,7 +29,7 @@ class HeadOutputs(NamedTuple):
 
     Attributes:
         logits: (L, N, Q, classes).
-        boxes: (L, N, Q, 4), centre, width and height as shares of the image.
+        boxes: (L, N, Q, 4), center, width and height as shares of the image.
     """
 
     logits: paddle.Tensor
@@ -101,7 +101,7 @@ class MatchedTargets(NamedTuple):
 
 
 class VarifocalCriterion(SetCriterion):
-    """Varifocal loss of classes, L1 distance and generalised IoU of boxes.
+    """Varifocal loss of classes, L1 distance and generalized IoU of boxes.
 
     The terms ``class``, ``box`` and ``giou`` are those of the last layer; those with ``_auxiliary`` are summed over the
     other layers and the encoder's choice, those with ``_denoising`` over all layers of the denoising queries. Each is
@@ -111,7 +111,7 @@ class VarifocalCriterion(SetCriterion):
     Args:
         num_classes: each has an output of its own, there is none for "no object".
         queries, layers: of the decoder.
-        normaliser: "global" or "reference".
+        normalizer: "global" or "reference".
         cost_class: of the class in the matching.
         alpha: weight of a negative's score in the varifocal loss.
         noise: how denoising queries are drawn; None: there are none.
@@ -214,12 +214,12 @@ class VarifocalCriterion(SetCriterion):
 
 
 def box_sums(boxes: paddle.Tensor, wanted: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
-    """``box``, the L1 distance, and ``giou``, 1 - the generalised IoU, of matched boxes, (L,) each.
+    """``box``, the L1 distance, and ``giou``, 1 - the generalized IoU, of matched boxes, (L,) each.
 
     Args:
         boxes: (L, N, Q, 4); weights: (N, Q), of the queries.
     """
     share = wanted.matched if weights is None else wanted.matched * weights
     distance = (boxes - wanted.boxes).abs().sum(axis=-1) * share  # (L, N, Q)
-    overlap = (1.0 - generalised_iou(corners(boxes), corners(wanted.boxes))) * share
+    overlap = (1.0 - generalized_iou(corners(boxes), corners(wanted.boxes))) * share
     return {"box": distance.sum(axis=[1, 2]), "giou": overlap.sum(axis=[1, 2])}

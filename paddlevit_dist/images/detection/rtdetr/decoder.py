@@ -70,7 +70,7 @@ class DeformableAttention(nn.Layer):
 
         Args:
             queries: (batch, queries, dim), with their positions.
-            references: boxes (batch, queries, 4), centre, width and height as shares.
+            references: boxes (batch, queries, 4), center, width and height as shares.
             memory: (batch, cells of all maps, dim); sizes: of the maps.
         """
         _, number, dim = queries.shape  # of a graph the number of images is not known
@@ -148,7 +148,7 @@ class RtDetrDecoder(nn.Layer):
 
     def forward(self, x, starts, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Outputs:
         """What each of L layers says of the queries: ``layer_logits`` (L, batch, queries, classes) and ``layer_boxes``
-        (L, batch, queries, 4), centre, width and height as shares.
+        (L, batch, queries, 4), center, width and height as shares.
 
         Args:
             x: (batch, queries, dim).

@@ -26,7 +26,7 @@ class DrawnNoise(NamedTuple):
 
     Attributes:
         labels: int64 (groups * 2 * n,), the classes that they begin with.
-        boxes: float32 (groups * 2 * n, 4), the boxes, centre, width and height as shares, before the sigmoid.
+        boxes: float32 (groups * 2 * n, 4), the boxes, center, width and height as shares, before the sigmoid.
     """
 
     labels: np.ndarray
@@ -104,7 +104,7 @@ class DenoisingQueries(NamedTuple):
 
     Attributes:
         labels: int64 (N, D), the class that a query begins with; the number of classes: none.
-        boxes: float32 (N, D, 4), centre, width and height, before the sigmoid.
+        boxes: float32 (N, D, 4), center, width and height, before the sigmoid.
         groups: int64 (N, D): a query sees the ordinary ones and those of its own number, no others.
         objects: int64 (N, D), the object that a query is to be; M: none.
         weights: float32 (N, D), of a query in the losses: one over the groups of its image; 0 where it is not used.

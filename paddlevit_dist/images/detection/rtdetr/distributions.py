@@ -37,11 +37,11 @@ class DistanceBins(NamedTuple):
         return np.concatenate([[-2 * bound], -steps[::-1], [0.0], steps, [2 * bound]])
 
     def target(self, references: paddle.Tensor, wanted: paddle.Tensor) -> paddle.Tensor:
-        """The distribution of each side with weight on two neighbouring bins whose mean is its distance; one beyond
+        """The distribution of each side with weight on two neighboring bins whose mean is its distance; one beyond
         the last bin has all its weight there: (..., 4, number + 1).
 
         Args:
-            references, wanted: boxes (..., 4), centre, width and height.
+            references, wanted: boxes (..., 4), center, width and height.
         """
         middle, size = references[..., :2], references[..., 2:] / self.reg_scale + _LEAST_SIZE
         ends = corners(wanted)
@@ -50,7 +50,7 @@ class DistanceBins(NamedTuple):
         return self._between(distance.unsqueeze(-1))
 
     def _between(self, distance: paddle.Tensor) -> paddle.Tensor:
-        """Of distances (..., 1): each bin's share falls in a line to 0 at both neighbours."""
+        """Of distances (..., 1): each bin's share falls in a line to 0 at both neighbors."""
         table = self.distances()
         low, here, high = (constant(_shifted, self, shift).astype(distance.dtype) for shift in (-1, 0, 1))
         distance = paddle.clip(distance, float(table[0]), float(table[-1]))
@@ -59,14 +59,14 @@ class DistanceBins(NamedTuple):
 
 
 def _shifted(bins: DistanceBins, shift: int) -> np.ndarray:
-    """The neighbours of the bins; beyond the ends as far as the last step."""
+    """The neighbors of the bins; beyond the ends as far as the last step."""
     table = bins.distances()
     padded = np.concatenate([[2 * table[0] - table[1]], table, [2 * table[-1] - table[-2]]])
     return padded[1 + shift : len(padded) - 1 + shift]
 
 
 def bin_entropy(logits: paddle.Tensor, target: paddle.Tensor) -> paddle.Tensor:
-    """The fine-grained localisation loss of each query before its weight, (L, N, Q): cross-entropy, added over the
+    """The fine-grained localization loss of each query before its weight, (L, N, Q): cross-entropy, added over the
     sides.
 
     Args:

@@ -38,7 +38,7 @@ class FineCriterion(VarifocalCriterion):
     ``fine`` teaches each distribution the two bins beside the object's side, ``distill`` each layer's the last one's.
     Boxes and ``fine`` are divided by the pairs of the union over all devices, which are known after the forward pass:
     of each micro-batch by itself. So is ``distill``, a mean of matched sides and a mean of all others, weighted by the
-    roots of their numbers; with the normaliser "reference" it is that of each device, as the authors have it. Every
+    roots of their numbers; with the normalizer "reference" it is that of each device, as the authors have it. Every
     rank must call ``terms``.
 
     Args:

@@ -146,7 +146,7 @@ class RtDetr(QueryDetector):
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
-        """``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), centre, width and height as shares; with
+        """``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), center, width and height as shares; with
         targets, and in training, what the criterion needs of all layers (``layer_``), the encoder and denoising."""
         memory, grids = self.memory(images)
         starts, scores, chosen, content = self.select(memory, grids)
@@ -173,8 +173,8 @@ class RtDetr(QueryDetector):
         if height % self.side_multiple or width % self.side_multiple:
             raise UserError(
                 f"RT-DETR takes images whose sides {self.side_multiple} divides, and these are {height} x {width} "
-                "pixels: set DATA.SQUARE true for a training, DETECTION.EVALUATE_AS one_size for anything else, and "
-                "multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
+                "pixels: for training, set DATA.RESIZE_TO_SQUARE true; otherwise set DETECTION.EVAL_BATCHING one_size; "
+                "use multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
             )
         maps = self.backbone.features(images)
         maps = [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]

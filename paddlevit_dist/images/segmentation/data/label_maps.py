@@ -42,7 +42,7 @@ _MOST_UNLISTED = 200  # classes that nobody has listed
 
 
 class LabelChoices(NamedTuple):
-    """The configuration's words on labels: DATA.CLASS_LIST, REDUCE_ZERO_LABEL, UNLABELLED and EXIF_ROTATE."""
+    """The configuration's words on labels: DATA.CLASS_LIST, REDUCE_ZERO_LABEL, UNLABELED_PIXELS and EXIF_ROTATE."""
 
     class_list: str | None = None
     reduce_zero_label: bool | None = None
@@ -104,7 +104,9 @@ class LabelMaps(SegmentationDataset):
     @classmethod
     def open(cls, config: SegmentationSettings, split: str, cache_folder: Path) -> "LabelMaps":
         data = config.DATA
-        choices = LabelChoices(data.CLASS_LIST, data.REDUCE_ZERO_LABEL, data.UNLABELLED == "ignored", data.EXIF_ROTATE)
+        choices = LabelChoices(
+            data.CLASS_LIST, data.REDUCE_ZERO_LABEL, data.UNLABELED_PIXELS == "ignored", data.EXIF_ROTATE
+        )
         return cls(data.DATA_PATH, split, cache_folder, data.DATASET, choices)
 
     def __len__(self) -> int:
@@ -161,10 +163,10 @@ class LabelMaps(SegmentationDataset):
     def _compare(self, index: int, image: tuple[int, ...], labels: tuple[int, ...]) -> None:
         if image == labels:
             return
-        remedy = "labels would be in wrong places: put the labelled image there, or its own label map"
+        remedy = "labels would be in wrong places: put the labeled image there, or its own label map"
         if image == labels[::-1]:
             value = "false" if self.reading.exif_rotate else "true"
-            remedy = f"the image was turned before it was labelled, or after: try DATA.EXIF_ROTATE {value}"
+            remedy = f"the image was turned before it was labeled, or after: try DATA.EXIF_ROTATE {value}"
         sizes = [f"{width} x {height}" for height, width in (image, labels)]
         file = os.path.join(self.root, self._index.path(3 * index + 1))
         raise WrongSize(
@@ -218,7 +220,7 @@ class LabelMaps(SegmentationDataset):
         if listed is None and len(numbers) > _MOST_UNLISTED:
             raise UserError(
                 f"{self.root}: label maps with {len(numbers)} numbers and no list of classes: masks that were "
-                "resized or saved with smoothing are such; make them again with nearest neighbours, or list the "
+                "resized or saved with smoothing are such; make them again with nearest neighbors, or list the "
                 "classes in classes.txt"
             )
         if listed is None:
@@ -234,26 +236,28 @@ class LabelMaps(SegmentationDataset):
 
     def _drawings(self, found: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
         listed = list_outlines(self._kind, self.root, self.split)
-        names, spelt = listed.names, listed.spelt
+        names, spelled = listed.names, listed.spelled
         if names is None or choices.class_list is not None:
             classes = _read_classes(found, choices)
             everywhere = list(labelme_files(self.root)) if classes is None else []
             names = _cache(cache_folder, everywhere, labelme_names) if classes is None else classes.names
-            spelt = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
-        self._name(names, spelt, choices)
+            spelled = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
+        self._name(names, spelled, choices)
         return _SplitFiles(listed.images, listed.files, [b""] * len(listed.files))
 
-    def _name(self, names: Sequence[str], spelt: Sequence[str], choices: LabelChoices) -> None:
-        """Classes of outlines; ``spelt`` is what their files call them. What is outside of all outlines is the class
+    def _name(self, names: Sequence[str], spelled: Sequence[str], choices: LabelChoices) -> None:
+        """Classes of outlines; ``spelled`` is what their files call them. What is outside of all outlines is the class
         "background", which comes first unless it is listed, or has no class."""
         background = next((name for name in names if name in _BACKGROUND), None)
         more = [] if choices.is_unlabeled_ignored or background is not None else ["background"]
         self.class_names = [*more, *names]
-        self._label_of = {"__ignore__": IGNORED} | {one: at + len(more) for at, one in enumerate(spelt)}
+        self._label_of = {"__ignore__": IGNORED} | {one: at + len(more) for at, one in enumerate(spelled)}
         if not choices.is_unlabeled_ignored:
             self._unlabeled = 0 if background is None else list(names).index(background)
             named = self.class_names[self._unlabeled]
-            self.notices.append(f"pixels outside of outlines are of class {named} (DATA.UNLABELLED ignored: of none)")
+            self.notices.append(
+                f"pixels outside of outlines are of class {named} (DATA.UNLABELED_PIXELS ignored: of none)"
+            )
         if self._kind != YOLO_TEXT:
             self.notices.append("points and lines among the outlines have no pixels and are left out")
 
@@ -277,11 +281,11 @@ def _cache(cache_folder: Path, files: Sequence[str], find: Callable[[Sequence[st
 
 
 class LabelTable(NamedTuple):
-    """Which number, or which colour, stands for which class.
+    """Which number, or which color, stands for which class.
 
     Attributes:
         numbers: of label maps -> class, or ``IGNORED``.
-        colours: red + 256 green + 65,536 blue -> class, or ``IGNORED``; empty: label maps have numbers.
+        colors: red + 256 green + 65,536 blue -> class, or ``IGNORED``; empty: label maps have numbers.
         remark: what to do about an unknown label, for the message.
     """
 
@@ -293,7 +297,7 @@ class LabelTable(NamedTuple):
         """uint8 (height, width), the class of each pixel or ``IGNORED``.
 
         Raises:
-            UserError: a pixel has another number or colour; names the file, the row and the column, from 0.
+            UserError: a pixel has another number or color; names the file, the row and the column, from 0.
         """
         values, is_color = pixels.values, pixels.is_color
         known = self.colors if is_color else self.numbers
@@ -308,8 +312,8 @@ class LabelTable(NamedTuple):
         raise UserError(self._unknown(int(values[row, column]), is_color, path, row, column))
 
     def _of_numbers(self, palette: np.ndarray | None) -> tuple[Mapping[int, int], bool]:
-        """Return what numbers stand for where classes have colours: those of the palette; where there is none, grey
-        levels if all colours are grey, else the numbers of the list."""
+        """Return what numbers stand for where classes have colors: those of the palette; where there is none, gray
+        levels if all colors are gray, else the numbers of the list."""
         if palette is not None:
             return {at: self.colors[one] for at, one in enumerate(palette.tolist()) if one in self.colors}, False
         if all(one == (one & 255) * 0x010101 for one in self.colors):
@@ -319,7 +323,7 @@ class LabelTable(NamedTuple):
     def _unknown(self, value: int, is_color: bool, path: str, row: int, column: int) -> str:
         shown = str(_channels(value)) if is_color else str(value)
         known = [str(_channels(one)) for one in self.colors] if is_color else [str(one) for one in sorted(self.numbers)]
-        what = "colour" if is_color else "label"
+        what = "color" if is_color else "label"
         return (
             f"{path} has the {what} {shown} at row {row}, column {column}, which is not known: {what}s are "
             f"{shorten(', '.join(known), 80)}; {self.remark}"
@@ -380,7 +384,7 @@ def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | No
     """Classes and segments of the label maps of a split, from the JSON file that has the name of their folder.
 
     Returns:
-        The categories' names; their colours, uint8 (categories, 3), None where the file has none; and for each label
+        The categories' names; their colors, uint8 (categories, 3), None where the file has none; and for each label
         map the number and the category's position of each segment, int32 (segments, 2), as bytes.
     Raises:
         UserError: there is no such file, or it does not belong to the label maps.
@@ -395,7 +399,7 @@ def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | No
             raise ValueError(f"it is not a panoptic file of COCO's: {error}") from None
     colors = [category.color for category in content.categories]
     if any(not 0 <= level <= 255 for color in colors for level in color or ()):
-        raise UserError(f"{file} has a category with a colour outside of 0 to 255")
+        raise UserError(f"{file} has a category with a color outside of 0 to 255")
     label_of = {category.id: label for label, category in enumerate(content.categories)}
     segments_of = {one.file_name: one.segments_info for one in content.annotations}
     notes = []

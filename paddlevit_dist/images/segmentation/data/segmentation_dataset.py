@@ -27,7 +27,7 @@ class SegmentationDataset(ImageDataset):
     holds = "images with label maps"
     groups_by = {**SUBJECT, **FOLDER}
     num_classes: int
-    #: uint8 (classes, 3), the published colour of each class in RGB; None: ``tasks.figures.class_colors``
+    #: uint8 (classes, 3), the published color of each class in RGB; None: ``tasks.figures.class_colors``
     palette: np.ndarray | None = None
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel
@@ -77,7 +77,7 @@ def look_at_labels(dataset: SegmentationDataset, split: str) -> list[str]:
         said = f"{len(absent)} of {len(names)} classes do not occur in them"
         lines.append(f"warning: {said}: {shorten(', '.join(absent))}")
     if counts.max() > _NEARLY_ALL * labeled and len(names) > 1:
-        lines.append(f"warning: nearly all labelled pixels are {names[largest[0]]}: is that what the label maps say?")
+        lines.append(f"warning: nearly all labeled pixels are {names[largest[0]]}: is that what the label maps say?")
     if ignored > _NEARLY_ALL * (ignored + labeled):
         lines.append(f"warning: nearly all pixels are without a class: is {IGNORED} a class, or 0 (REDUCE_ZERO_LABEL)?")
     return lines
@@ -96,7 +96,7 @@ def _counts(dataset: SegmentationDataset, index: int) -> np.ndarray | None:
 
 
 class SegmentationShapes(DrawnImages, SegmentationDataset):
-    """Drawn images, each pixel labelled with the shape that is in front there, or as background, class 0."""
+    """Drawn images, each pixel labeled with the shape that is in front there, or as background, class 0."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -25,7 +25,7 @@ def test_bare_weights_become_one_graph(tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run on drawn shapes that has learnt little, and the evaluation of its weights in "checked"."""
+    """A run on drawn shapes that has learned little, and the evaluation of its weights in "checked"."""
     folder = tmp_path_factory.mktemp("run")
     well(run_main(*SHAPES, f"-output={folder / 'run'}", timeout=600))
     well(evaluated(folder, "checked", f"-pretrained={folder / 'run'}"))

@@ -15,9 +15,9 @@ from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 
-TUNED = f"-cfg={ROOT / 'configs' / 'finetune_boxes.yaml'}"
+TUNED = f"-cfg={ROOT / 'configs' / 'finetune_detector.yaml'}"
 SMALL = "MODEL.NAME dfine_small DATA.SHORTEST_SIDES [64] DATA.BATCH_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 -ngpus=2"
-SMALL += " -num_workers=0 TRAIN.NUM_SAMPLES 60 TRAIN.EPOCH_LIMITS [3,9] DATA.PLAIN_EPOCHS 1 REPORT False"
+SMALL += " -num_workers=0 TRAIN.NUM_SAMPLES 60 TRAIN.EPOCH_LIMITS [3,9] DATA.NO_AUGMENT_EPOCHS 1 REPORT False"
 
 
 def test_weights_by_name_epochs_by_size_resumed_evaluated_and_predicted(tmp_path):
@@ -47,7 +47,7 @@ def test_weights_by_name_epochs_by_size_resumed_evaluated_and_predicted(tmp_path
     assert "16 training images: 4 epochs, 16 updates (TRAIN.NUM_SAMPLES 60, EPOCH_LIMITS 3 to 9)" in first.out
     assert "dataset: yolo instead of coco" in first.out and "epoch 4/4 training" in resumed.out
     report = json.loads((tmp_path / "run" / "load_report.json").read_text())
-    assert report["classes_by_name"] == [2, 2] and not report["reinitialised"]
+    assert report["classes_by_name"] == [2, 2] and not report["reinitialized"]
     assert "2 of 2 classes by name" in first.out
     assert not report["missing"] and not report["unexpected"]
 

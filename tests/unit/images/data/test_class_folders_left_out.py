@@ -55,8 +55,8 @@ def test_what_pillow_opens_is_an_image_of_the_set(root, cache):
     written = [(suffix, form) for suffix, form in forms if form in Image.SAVE]
     assert len(written) >= 20  # of AVIF and JPEG 2000 not every Pillow can write all
     for suffix, form in written:
-        for spelt in (suffix, suffix.upper()):
-            put(root / "train" / "ant" / spelt[1:] / f"3{spelt}", encode(form, MODES.get(suffix, "RGB")))
+        for spelled in (suffix, suffix.upper()):
+            put(root / "train" / "ant" / spelled[1:] / f"3{spelled}", encode(form, MODES.get(suffix, "RGB")))
     dataset = ClassFolders(str(root), "train", cache)
     assert len(dataset) == 4 + 2 * len(written) and dataset.left_out.lines() == []
     for index in range(len(dataset)):

@@ -105,7 +105,7 @@ def test_what_lies_there_names_the_data_set_and_can_be_read(write, dataset, reas
 def test_a_file_of_annotations_is_a_data_path(tmp_path, file):
     write_coco(tmp_path, [annotation(1, 11, BOX)], "pictures", file=file)
     assert guess(str(tmp_path / file)).dataset == "coco"
-    named = [f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "DATA.TRAIN_PICTURES", "pictures"]
+    named = [f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "DATA.TRAIN_IMAGES", "pictures"]
     loaded = load([*named, f"-data_path={tmp_path / file}", "DATA.VAL_FRACTION", "0.4"], example="vit_digits")
     sizes = [
         len(open_samples(loaded.values, split, tmp_path, is_training=split == "train")) for split in ("train", "val")

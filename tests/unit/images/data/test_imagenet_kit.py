@@ -19,7 +19,7 @@ LABELS = [65, 970, 230, 809, 516, 57, 334, 415, 674, 332]
 
 @pytest.fixture
 def root(tmp_path):
-    """Ten validation images in one folder; image n is n grey."""
+    """Ten validation images in one folder; image n is n gray."""
     data = tmp_path / "ILSVRC2012_devkit_t12" / "data"
     data.mkdir(parents=True)
     (data / "ILSVRC2012_validation_ground_truth.txt").write_text("".join(f"{number}\n" for number in TRUTH))

@@ -91,7 +91,7 @@ def test_a_bad_validation_image_stops_before_the_run(replaces_bad, dataset_of, r
 @every_dataset
 def test_a_bad_training_image_stops_or_is_told_where_the_next_one_replaces_it(dataset_of, root):
     (root / "train" / "ant" / "4.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"ant/4\.png cannot .* empty; .* let DATA\.ON_BAD_SAMPLE skip"):
+    with pytest.raises(UserError, match=r"ant/4\.png cannot .* empty; .* let DATA\.ON_INVALID_SAMPLE skip"):
         looked(dataset_of, root)
     (line, _) = looked(dataset_of, root, replaces_bad=True)
     assert (

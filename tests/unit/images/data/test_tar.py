@@ -16,7 +16,7 @@ from paddlevit_dist.runtime.errors import UserError
 
 
 def image(shade):
-    """A grey PNG: what is read back is exact."""
+    """A gray PNG: what is read back is exact."""
     out = io.BytesIO()
     Image.new("RGB", (5, 4), (shade, shade, shade)).save(out, "PNG")
     return out.getvalue()

@@ -90,7 +90,7 @@ def test_boxes_of_categories_that_annotations_do_not_have_are_in_no_file_of_resu
     assert [one["category_id"] for one in results] == 2 * [20, 10]
 
 
-def test_of_two_categories_of_one_name_the_learnt_id_decides(settings, opened, tmp_path):
+def test_of_two_categories_of_one_name_the_learned_id_decides(settings, opened, tmp_path):
     task, samples = make_task(settings), opened[1]
     task.load_meta(CheckpointMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 30]}))
     file = annotations_in(tmp_path, categories=("cat", "dog", "dog"))

@@ -91,7 +91,7 @@ def test_counts_of_the_host_are_those_of_the_device(trainer):
 
 
 def test_padding_to_a_square_depends_on_no_batch(tmp_path):
-    task = make_task(settings("DETECTION.TIGHT_PADDING", "False", "DATA.LONGEST_SIDE", "40"))
+    task = make_task(settings("DETECTION.PAD_TO_BATCH_MAX", "False", "DATA.LONGEST_SIDE", "40"))
     samples = task.build_dataset("train", tmp_path)  # of 24 to 32 pixels, the shorter side becomes 32
     side = task.collate([sample(16, 20, 3)])["images"].shape[2]
     assert 32 < side <= 40
@@ -120,7 +120,7 @@ def test_the_backbone_learns_at_its_rate_and_all_parameters_decay(trainer):
     assert set(rates) == {name for name, p in trainer.model.named_parameters() if not p.stop_gradient}
     for name, (rate, decay) in rates.items():
         assert (rate, decay) == (0.1 if name.startswith("backbone.") else 1.0, 0.02)
-    some = small_detections.Watched(settings("TRAIN.DECAY_ALL", "False", "TRAIN.WEIGHT_DECAY", "0.02"))
+    some = small_detections.Watched(settings("TRAIN.DECAY_ALL_PARAMETERS", "False", "TRAIN.WEIGHT_DECAY", "0.02"))
     still = {name for g in some.parameter_groups(trainer.model) if g["weight_decay"] == 0 for name in g["names"]}
     assert {name for name, p in trainer.model.named_parameters() if len(p.shape) == 1 and p.trainable} <= still
 
@@ -146,7 +146,7 @@ def test_frozen_layers_have_no_state_in_the_optimizer(trainer):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["DETECTION.EVALUATE_AS", "padded", "MODEL.MASK_PADDING", "False"], "MODEL.MASK_PADDING true"),
+        (["DETECTION.EVAL_BATCHING", "padded", "MODEL.MASK_PADDING", "False"], "MODEL.MASK_PADDING true"),
         (["MODEL.NAME", "resnet50"], "is not a model that finds objects"),
         (["-dataset=digits"], "TASK detection reads images with boxes"),
         (["-num_classes=2"], "has 3 categories"),
@@ -302,10 +302,10 @@ def test_an_evaluation_without_a_single_annotation_has_figures_too():
 
 def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_size(trainer):
     task, model = trainer.task, trainer.model
-    with pytest.raises(UserError, match="DETECTION.EVALUATE_AS single keeps their proportions: set it to one_size"):
+    with pytest.raises(UserError, match="DETECTION.EVAL_BATCHING single keeps their proportions: set it to one_size"):
         task.evaluated_model(task.exported_model(model))
     model.eval()
-    again = make_task(settings("DETECTION.EVALUATE_AS", "one_size")).evaluated_model(task.exported_model(model))
+    again = make_task(settings("DETECTION.EVAL_BATCHING", "one_size")).evaluated_model(task.exported_model(model))
     images, sizes = paddle.to_tensor(task.export_parts().example["input"]), np.array([[100, 200]])
     (expected,), (found,) = (one.decode(one(images), np.array([[32, 32]]), sizes) for one in (model, again))
     model.train()

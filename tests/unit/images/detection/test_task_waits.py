@@ -44,7 +44,14 @@ def test_detr_waits_for_the_costs_of_its_matching_and_for_the_norm(words, images
 @pytest.mark.parametrize("images", [1, 4])
 def test_rtdetr_waits_for_the_assignments_of_all_layers_at_once_and_for_the_norm(name, images):
     words = ["MODEL.NAME", name, "MODEL.MASK_PADDING", "False"]
-    words += ["DATA.SQUARE", "True", "DATA.SHORTEST_SIDES", "[64]", "DATA.BATCH_SIDES", "[96]"]  # resized on the device
+    words += [
+        "DATA.RESIZE_TO_SQUARE",
+        "True",
+        "DATA.SHORTEST_SIDES",
+        "[64]",
+        "DATA.BATCH_SIDES",
+        "[96]",
+    ]  # resized on the device
     task = make_task(settings.load([*small_detections.SHAPES, "-num_classes=3", *words]).values)
     noise, samples = task.criterion.noise, []
     for number in range(images):

@@ -50,7 +50,7 @@ def test_the_first_step_has_distinct_logits_and_a_gradient_in_every_parameter(na
     model = small_model(name)
     logits = model(images(name))
     paddle.nn.functional.cross_entropy(logits, paddle.to_tensor([0, 3, 6])).backward()
-    assert len(np.unique(logits.numpy().round(7))) == BATCH * CLASSES
+    assert len(np.unique(logits.numpy())) == BATCH * CLASSES
     for parameter_name, parameter in learning(model):
         assert np.abs(parameter.grad.numpy()).max() > 0 or parameter_name.endswith(WITHOUT_GRADIENT), parameter_name
 
@@ -82,7 +82,7 @@ def test_other_channels_and_unknown_options(name):
 
 @pytest.mark.parametrize("option", ["dropout", "attention_dropout", "drop_path"])
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
-def test_each_regularisation_is_random_in_training_and_absent_in_evaluation(name, option):
+def test_each_regularization_is_random_in_training_and_absent_in_evaluation(name, option):
     if option == "attention_dropout" and name.startswith(("mixer", "convnext", "resnet", "hgnetv2")):
         pytest.skip("it has no attention")
     if option == "drop_path" and name.startswith("hgnetv2"):

@@ -111,7 +111,7 @@ def test_another_number_of_classes_changes_the_last_layers_alone(name):
     changed = {key for key, value in after.items() if value.shape != list(before[key].shape)}
     assert changed == {key for key in before if key.startswith(last)}
     report = load_weights(model, before)
-    assert sorted(report.reinitialised) == sorted(changed) and not report.missing
+    assert sorted(report.reinitialized) == sorted(changed) and not report.missing
     with pytest.raises(
         UserError, match=f"it has {CLASSES} classes and the model 3: set MODEL.NUM_CLASSES to {CLASSES}"
     ):
@@ -185,7 +185,7 @@ def test_a_vit_of_any_size_is_the_plain_one_with_resampled_positions():
 
 
 def bicubic(patches, old, new):
-    """Keys' cubic convolution with a = -0.75 between the centres of pixels, the border repeated, as PyTorch's."""
+    """Keys' cubic convolution with a = -0.75 between the centers of pixels, the border repeated, as PyTorch's."""
     result = patches.reshape(*old, -1).astype(np.float64)
     for axis in (0, 1):
         length, a = result.shape[axis], -0.75
@@ -282,7 +282,7 @@ def test_weights_of_the_other_segformer_are_refused_by_name():
     for convert in (others.of_segformers_authors, others.of_paddlesegs_segformer):
         with pytest.raises(UserError, match="the authors' SegFormer.*take MODEL.NAME segformer_b0 or its like"):
             load_weights(theirs, convert(ours))
-    with pytest.raises(UserError, match="normalises the last map of its ViT"):
+    with pytest.raises(UserError, match="normalizes the last map of its ViT"):
         load_weights(
             small("upernet_deit_small", seed=1), others.of_mmsegmentations_vit(small("upernet_vit_base", seed=1))
         )

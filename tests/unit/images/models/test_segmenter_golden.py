@@ -75,7 +75,7 @@ def our_name(name, theirs, shape):
 
 
 def losses(outputs, labels):
-    """Main and auxiliary loss: the mean over labelled pixels of the cross-entropy at the image's size."""
+    """Main and auxiliary loss: the mean over labeled pixels of the cross-entropy at the image's size."""
     found = []
     for logits in outputs if isinstance(outputs, tuple) else (outputs,):
         logits = F.interpolate(logits, size=labels.shape[1:], mode="bilinear", align_corners=False)

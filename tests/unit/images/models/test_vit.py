@@ -184,7 +184,7 @@ def test_the_seed_decides_the_initial_weights():
     assert (first.pos_embed != other.pos_embed).any()
 
 
-# Regularisation
+# Regularization
 
 
 def test_drop_path_drops_whole_samples_and_keeps_the_mean():

@@ -28,7 +28,7 @@ def as_numpy(logits):
 
 
 def resized(maps, size):
-    """OpenCV's bilinear interpolation of (height, width, channels), between centres of pixels."""
+    """OpenCV's bilinear interpolation of (height, width, channels), between centers of pixels."""
     return cv2.resize(maps, size[::-1], interpolation=cv2.INTER_LINEAR)
 
 

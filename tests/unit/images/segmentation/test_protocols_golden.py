@@ -57,7 +57,7 @@ def test_golden_images_are_scored_equally(case):
     assert np.flatnonzero((true == 0) & (taken > 0)).tolist() == facts["only_predicted"]
     assert np.flatnonzero((true > 0) & (taken == 0)).tolist() == facts["only_labelled"]
     absent = len(facts["in_neither"])
-    assert (f"({absent} of {len(NAMES)} classes neither labelled nor predicted" in metrics.summary(values)) == (
+    assert (f"({absent} of {len(NAMES)} classes neither labeled nor predicted" in metrics.summary(values)) == (
         absent > 0
     )
 

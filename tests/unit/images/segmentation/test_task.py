@@ -46,7 +46,7 @@ def test_drawn_shapes_have_their_labels_and_a_background():
     spread = [
         np.median(np.abs(pixels[labels == one] - np.median(pixels[labels == one], axis=0))) for one in (0, labels.max())
     ]
-    assert max(spread) < 30  # each is of about one colour
+    assert max(spread) < 30  # each is of about one color
 
 
 def test_images_of_an_evaluation_come_alone_and_whole():
@@ -127,15 +127,15 @@ def test_the_loss_of_a_network_that_knows_nothing_is_the_expected_one():
 
 
 def test_hard_pixels_alone_have_gradients():
-    words = ["SEGMENTATION.OHEM_KEPT", "10", "SEGMENTATION.OHEM_THRESHOLD", "1e-6"]
+    words = ["SEGMENTATION.OHEM_MIN_KEPT", "10", "SEGMENTATION.OHEM_THRESHOLD", "1e-6"]
     task, samples = build_task(*words)
     batch = as_tensors(training_batch(task, samples))
     logits = paddle.randn([3, 4, 32, 32])
     logits.stop_gradient = False
     term = task.train_step(lambda images: logits, batch, StepPosition(1, 0, 1))["loss"]
     term.sum.backward()
-    learnt = np.abs(logits.grad.numpy()).sum(axis=1) > 1e-9
-    assert learnt.sum(axis=(1, 2)).tolist() == [10, 10, 10] and float(term.count) == 30
+    learned = np.abs(logits.grad.numpy()).sum(axis=1) > 1e-9
+    assert learned.sum(axis=(1, 2)).tolist() == [10, 10, 10] and float(term.count) == 30
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_images_show_labels_in_the_colors_of_the_legend():
     shown = task.images(samples["train"], batch, 1)
     assert len(shown) == 3 and all(image.dtype == np.uint8 and image.ndim == 3 for image, _ in shown)
     share = np.count_nonzero(batch["labels"][0] != IGNORED) / batch["labels"][0].size
-    assert shown[0][1] == f"32 x 32, {share:.0%} labelled"
+    assert shown[0][1] == f"32 x 32, {share:.0%} labeled"
     names, colors = zip(*task.image_legend())
     assert list(names) == task.class_names and len(set(colors)) == 4
     (image, caption), *_ = task.evaluation_images(samples["val"], [2])
     height, width = samples["val"].dataset.read_labels(2).shape
-    assert caption == f"{width} x {height}, 100% labelled" and image.any()
+    assert caption == f"{width} x {height}, 100% labeled" and image.any()

@@ -1,4 +1,4 @@
-"""Images and their labels stay together through resizing, cropping and mirroring, and colours change as published."""
+"""Images and their labels stay together through resizing, cropping and mirroring, and colors change as published."""
 
 import cv2
 import numpy as np
@@ -42,7 +42,7 @@ def drawn_images(height=30, width=40, seed=0):
 
 
 def blocks(height=30, width=40):
-    """An image whose grey levels are 10 times its labels, which change every few pixels."""
+    """An image whose gray levels are 10 times its labels, which change every few pixels."""
     labels = (np.arange(height)[:, None] // 7 + np.arange(width)[None] // 9).astype(np.uint8)
     return Image.fromarray(np.repeat(10 * labels[:, :, None], 3, axis=2)), labels
 
@@ -146,13 +146,13 @@ def test_unlabeled_pixels_do_not_count_in_the_share():
     assert draws.random() == once.random()  # the first crop was taken
 
 
-# ---- colours -------------------------------------------------------------------------------------------------------
+# ---- colors -------------------------------------------------------------------------------------------------------
 
 
 def test_colors_change_within_the_published_ranges():
     gray = np.full((4, 4, 3), 100, np.uint8)
     levels = np.array([with_other_colors(gray, np.random.default_rng(seed)) for seed in range(400)])
-    assert np.ptp(levels.reshape(400, -1), axis=1).max() == 0  # grey stays grey: hue and saturation do nothing
+    assert np.ptp(levels.reshape(400, -1), axis=1).max() == 0  # gray stays gray: hue and saturation do nothing
     means = levels.mean(axis=(1, 2, 3))
     assert 34 <= means.min() < 60 and 150 < means.max() <= 198  # (100 - 32) x 0.5 and (100 + 32) x 1.5
     assert (means == 100).mean() == pytest.approx(0.25, abs=0.08)  # neither brightness nor contrast
@@ -205,7 +205,7 @@ def registered():
     made = {
         "seeded": Seeded(),
         "turned": turned,
-        "grey": lambda image, mask, generator: {"image": image[:, :, 0], "mask": mask},
+        "gray": lambda image, mask, generator: {"image": image[:, :, 0], "mask": mask},
     }
     for name, one in made.items():
         register_transform(name, one)
@@ -232,8 +232,8 @@ def test_own_transforms_change_both_and_draw_from_the_samples_generator(register
 
 def test_an_own_transform_that_returns_something_else_is_named(registered):
     drawn_image, labels = drawn_images()
-    with pytest.raises(BadSample, match="transform grey returns an image uint8 .30, 40.*expected uint8"):
-        with_own("grey", drawn_image, labels, np.random.default_rng(0))
+    with pytest.raises(BadSample, match="transform gray returns an image uint8 .30, 40.*expected uint8"):
+        with_own("gray", drawn_image, labels, np.random.default_rng(0))
     for made, message in (
         (None, "transform odd returns NoneType: expected a dictionary"),
         (

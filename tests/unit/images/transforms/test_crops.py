@@ -205,7 +205,7 @@ def letter_f():
     return Image.fromarray(pixels)
 
 
-def standardised(rows):
+def standardized(rows):
     """Each row with mean 0 and length 1."""
     rows = rows - rows.mean(axis=1, keepdims=True)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -222,12 +222,12 @@ def test_training_glyph_is_never_mirrored():
     # The best match over small shifts: a shift of 8 % alone may move thin strokes beside each other.
     shifts = [(dy, dx) for dy in range(-3, 4) for dx in range(-3, 4)]
     shifted = {
-        name: standardised(np.stack([np.roll(image, shift, (0, 1)).ravel() for shift in shifts]))
+        name: standardized(np.stack([np.roll(image, shift, (0, 1)).ravel() for shift in shifts]))
         for name, image in images.items()
     }
     transform = GlyphTransform(28, train=True)
     for seed in range(200):
-        found = standardised(transform(letter_f(), rng(seed))[0].astype(float).reshape(1, -1))
+        found = standardized(transform(letter_f(), rng(seed))[0].astype(float).reshape(1, -1))
         match = {name: (rows @ found[0]).max() for name, rows in shifted.items()}  # correlations
         assert max(match, key=match.get) == "upright", (seed, match)
 

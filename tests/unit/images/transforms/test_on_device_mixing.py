@@ -106,7 +106,7 @@ def test_cutmix_boxes_have_the_area_of_their_share_and_uniform_centers():
     inside = (top > 0) & (left > 0) & (bottom < 1000) & (right < 800)
     aspect = (bottom - top)[inside] / np.maximum((right - left)[inside], 1)
     np.testing.assert_allclose(aspect[(right - left)[inside] > 100], 1000 / 800, rtol=0.02)
-    # A square cut of area a has its centre anywhere: the mean share after cutting off at the border is
+    # A square cut of area a has its center anywhere: the mean share after cutting off at the border is
     # 1 - E[(s (1 - s / 4))^2] with s = sqrt(a), a uniform: 1 - (1/2 - 1/5 + 1/48).
     expected = 1 - (1 / 2 - 1 / 5 + 1 / 48)
     assert abs(mix.share.mean() - expected) < 4 * mix.share.std() / math.sqrt(5000)

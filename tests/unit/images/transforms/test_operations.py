@@ -48,7 +48,7 @@ def test_the_table_has_all_operations():
 @pytest.mark.parametrize("name", TABLE["parameters"])
 def test_parameters_are_timms(name):
     translate = {
-        "Desaturate": lambda value: 1.0 - value,  # timm takes colour away, here it is what is left
+        "Desaturate": lambda value: 1.0 - value,  # timm takes color away, here it is what is left
         "GaussianBlurRand": lambda value: (0.1 + 2.0 * value) / 2,  # timm draws it later
     }.get(name, lambda value: value)
     rows = TABLE["parameters"][name]
@@ -64,7 +64,7 @@ def test_parameters_are_timms(name):
 
 
 @pytest.mark.parametrize("name", TABLE["parameters"])
-@pytest.mark.parametrize("image", [noise(), smooth(), noise(mode="L")], ids=["noise", "smooth", "grey"])
+@pytest.mark.parametrize("image", [noise(), smooth(), noise(mode="L")], ids=["noise", "smooth", "gray"])
 def test_images_are_timms(name, image):
     timm = timm_module("auto_augment")
     fill = FILL if image.mode == "RGB" else 116
@@ -82,7 +82,7 @@ def test_images_are_timms(name, image):
             np.testing.assert_array_equal(found, np.asarray(expected))
 
 
-@pytest.mark.parametrize("image", [noise(), noise(mode="L")], ids=["colour", "grey"])
+@pytest.mark.parametrize("image", [noise(), noise(mode="L")], ids=["color", "gray"])
 def test_what_maps_values_equals_its_formula(image):
     x = np.asarray(image).astype(int)
     np.testing.assert_array_equal(applied("Invert", image, None), 255 - x)
@@ -97,7 +97,7 @@ def test_what_maps_values_equals_its_formula(image):
     assert np.abs(applied("AutoContrast", image, None) - (x - low) * 255.0 / (high - low)).max() < 1.5
 
 
-def test_contrast_and_color_move_towards_and_away_from_gray():
+def test_contrast_and_color_move_toward_and_away_from_gray():
     image = noise()
     x = np.asarray(image).astype(float)
     luminance = x @ [0.299, 0.587, 0.114]

@@ -197,13 +197,13 @@ def test_three_augment_is_always_one_of_three():
     for seed in range(300):
         result = np.asarray(policy(image, rng(seed)))
         if (result == gray).all():
-            kinds["grey"] += 1
+            kinds["gray"] += 1
         elif (result == solarized).all():
             kinds["solarized"] += 1
         else:
             kinds["blurred"] += 1
             assert result.std() < np.asarray(image).std()
-    assert set(kinds) == {"grey", "solarized", "blurred"} and min(kinds.values()) > 70
+    assert set(kinds) == {"gray", "solarized", "blurred"} and min(kinds.values()) > 70
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -113,7 +113,7 @@ def test_all_directions_and_both_mirror_images_occur():
     assert np.histogram(angles, 8, (-math.pi, math.pi))[0].min() > 25
 
 
-def test_the_angle_turns_from_x_towards_y():
+def test_the_angle_turns_from_x_toward_y():
     assert np.array([1.0, 0.0, 0.0]) @ rotation(2, 0.5 * math.pi) == pytest.approx([0.0, 1.0, 0.0])
     for axes, mirrored in ((1, [-2.0, 3.0, 4.0]), (2, [-2.0, -3.0, 4.0])):
         assert np.array([2.0, 3.0, 4.0]) @ AffineMap((RandomFlip(1.0, axes),)).matrix(generator()) == pytest.approx(

@@ -1,4 +1,4 @@
-"""Voxel features: the range of colours in closed form, first points and means by brute force, and what checkpoints
+"""Voxel features: the range of colors in closed form, first points and means by brute force, and what checkpoints
 say about them; the momentum of the networks' batch norms."""
 
 import re
@@ -190,20 +190,20 @@ def test_dampening_without_momentum_is_told(words, reason):
     assert notice.startswith(f"TRAIN.OPTIMIZER.DAMPENING 0.1 (command line): no effect: {reason}, and")
 
 
-@pytest.mark.parametrize("features, see", (("[height, rgb]", "colours"), ("[ones]", "classes")))
+@pytest.mark.parametrize("features, see", (("[height, rgb]", "colors"), ("[ones]", "classes")))
 def test_images_show_the_voxels_that_the_network_sees(features, see):
     task = semantic_task("POINTS.FEATURES", features, "POINTS.COLOR_RANGE", "[-0.5, 0.5]")
     samples = task.build_dataset("train", None)
     readings = [samples.sample(index, np.random.default_rng(index)) for index in range(2)]
     batch = task.collate(readings)
     images = task.images(samples, batch, 1)
-    assert [image.shape for image, _ in images] == [(240, 480 if see == "colours" else 240, 3)] * 2
+    assert [image.shape for image, _ in images] == [(240, 480 if see == "colors" else 240, 3)] * 2
     for (image, caption), reading in zip(images, readings):
         assert caption == f"{len(reading.views[0].voxels):,} voxels of {len(reading.scene.xyz):,} points"
         shown = {tuple(color) for color in image[:, :240].reshape(-1, 3).tolist()} - {(255, 255, 255)}
         palette = {*COLORS, (205, 205, 205), (255, 255, 255)}
         assert {tuple(color) for color in image[:, -240:].reshape(-1, 3).tolist()} <= palette
-        if see == "colours":
+        if see == "colors":
             assert shown <= {tuple(color) for color in reading.scene.rgb.tolist()} and len(shown) > 100
         else:
             assert 3 <= len(shown) <= 21

@@ -150,7 +150,7 @@ def test_turned_views_show_turned_normals(tmp_path):
     views = task.build_dataset("val", tmp_path).sample(0, None).views
     shown = [view.features[view.inverse] for view in views]  # each point has a voxel of its own
     for quarter in range(4):
-        for column in (0, 3):  # a quarter turn from x towards y
+        for column in (0, 3):  # a quarter turn from x toward y
             x, y, z = shown[0][:, column : column + 3].T
             expected = [(x, y, z), (-y, x, z), (-x, -y, z), (y, -x, z)][quarter]
             np.testing.assert_allclose(shown[quarter][:, column : column + 3].T, expected, atol=1e-5)
@@ -191,7 +191,7 @@ def test_features_are_names(value):
 
 @pytest.mark.parametrize("task_class", (SemanticSegmentation, InstanceSegmentation))
 @pytest.mark.parametrize("is_training", (True, False))
-def test_millimetres_are_metres_to_the_network(tmp_path, task_class, is_training):
+def test_millimeters_are_meters_to_the_network(tmp_path, task_class, is_training):
     scene = with_channels(200, name="a")
     stores = [
         make_store(tmp_path / str(number), one)

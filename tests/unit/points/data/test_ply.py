@@ -121,7 +121,7 @@ def test_what_windows_writes_for_nan_is_nan(tmp_path, word):
         (b"ply\nformat ascii 1.0\nelement vertex -1\nend_header\n", "line 'element vertex -1'"),
         (b"ply\nformat ascii 1.0\nproperty float x\nend_header\n", "line 'property float x'"),
         (header("binary_little_endian", []), "element 'vertex' has no properties"),
-        (header("ascii", ["colour x"]), "line 'property colour x'"),
+        (header("ascii", ["color x"]), "line 'property color x'"),
         (header("binary_little_endian") + body("<")[:-1], "ends after 1 of 2 records of 'vertex'"),
         (header("binary_little_endian", count=10**15) + body("<"), "ends after"),
         (header("binary_little_endian", before=FACES[:2]) + faces("<")[:-1], "ends within the records of 'face'"),

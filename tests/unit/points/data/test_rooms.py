@@ -1,4 +1,4 @@
-"""The embedded rooms: their contents, that they never change, and that colour and height do not give them away."""
+"""The embedded rooms: their contents, that they never change, and that color and height do not give them away."""
 
 import hashlib
 import pickle

@@ -1,4 +1,4 @@
-"""Voxelising points: which are kept, their labels, and batches of them."""
+"""Voxelizing points: which are kept, their labels, and batches of them."""
 
 import itertools
 

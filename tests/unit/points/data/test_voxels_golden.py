@@ -1,4 +1,4 @@
-"""MinkowskiEngine's quantisation and collate, reproduced."""
+"""MinkowskiEngine's quantization and collate, reproduced."""
 
 import numpy as np
 import pytest

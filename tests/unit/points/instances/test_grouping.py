@@ -59,7 +59,7 @@ def test_distances_at_the_radius_are_decided_as_in_float32():
 
 
 def test_points_that_were_shifted_onto_one_place_stay_one_cluster():
-    # 5,000 points in a ball of half the radius: each has more neighbours than the original lists.
+    # 5,000 points in a ball of half the radius: each has more neighbors than the original lists.
     xyz = np.random.default_rng(0).normal(0.0, 0.003, (5000, 3)).astype(np.float32)
     xyz[2500:] += 0.5
     zeros = np.zeros(5000, int)

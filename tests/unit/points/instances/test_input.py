@@ -132,7 +132,7 @@ def test_the_networks_batch_says_the_same():
     names = {"p2v_map": "inverse", "locs_float": "xyz", "voxel_locs": "coordinates"}
     for name in ("p2v_map", "locs_float", "voxel_locs", "labels", "offsets", "instance_labels"):
         assert np.array_equal(batch[names.get(name, name)], full[name]), name
-    assert np.array_equal(batch["instance_centres"], full["instance_info"][:, :3])
+    assert np.array_equal(batch["instance_centers"], full["instance_info"][:, :3])
     shown = np.concatenate([full["feats"], full["locs_float"]], axis=1)
     for voxel in (0, 17, len(full["voxel_locs"]) - 1):
         members = full["v2p_map"][voxel, 1 : 1 + full["v2p_map"][voxel, 0]]

@@ -105,7 +105,7 @@ def test_a_training_step_reaches_every_parameter():
 def test_frozen_parts_get_no_gradient_with_and_without_clusters():
     parts = "[unet,score_unet,score_outputlayer,score_linear]"
     for prepare_epochs in ("0", "1"):
-        task = make_task("POINTS.INSTANCES.FROZEN", parts, "POINTS.INSTANCES.PREPARE_EPOCHS", prepare_epochs)
+        task = make_task("POINTS.INSTANCES.FROZEN_MODULES", parts, "POINTS.INSTANCES.PREPARE_EPOCHS", prepare_epochs)
         model, batch = model_and_batch(task, "train", (0,))
         terms = task.train_step(model, batch, StepPosition(1, 0, 10))
         paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
@@ -141,7 +141,7 @@ def test_training_goes_on_without_instances_or_labels(what):
     task = make_task("POINTS.INSTANCES.PREPARE_EPOCHS", "0")
     model, batch = model_and_batch(task, "train", (0,))
     batch["instance_labels"] = paddle.full_like(batch["instance_labels"], -100)
-    batch["instance_centres"] = paddle.full_like(batch["instance_centres"], -100.0)
+    batch["instance_centers"] = paddle.full_like(batch["instance_centers"], -100.0)
     if what == "labels":
         batch["labels"] = paddle.full_like(batch["labels"], -100)
     terms = task.train_step(model, batch, StepPosition(1, 0, 10))
@@ -195,7 +195,7 @@ def test_an_evaluation_writes_what_is_predicted(tmp_path):
         for vertices in (truth, predicted):
             assert np.array_equal(np.stack([vertices[axis] for axis in "xyz"], axis=1), room.xyz)
         same = np.mean([truth["red"] == predicted["red"], truth["green"] == predicted["green"]])
-        assert same > 0.95  # a prediction has the colour of the instance that it found
+        assert same > 0.95  # a prediction has the color of the instance that it found
         image = np.asarray(Image.open(tmp_path / f"{room.name}.png"))
         assert image.shape[2] == 3 and len(np.unique(image.reshape(-1, 3) @ np.array([1 << 16, 1 << 8, 1]))) > 5
 
@@ -226,7 +226,7 @@ def test_images_show_the_instances_of_a_batch():
     number = len(np.unique(room.instance[room.instance >= 0]))
     assert drawn[1][1] == drawn[3][1] == f"{len(room.xyz):,} points, {number} instances"
     colors = {tuple(color) for color in drawn[3][0][:, :240].reshape(-1, 3).tolist()}
-    assert number / 2 < len(colors) - 2 <= number  # beside white and grey; a few are hidden
+    assert number / 2 < len(colors) - 2 <= number  # beside white and gray; a few are hidden
 
 
 def test_before_clusters_are_formed_an_evaluation_has_none():
@@ -250,5 +250,5 @@ def test_before_clusters_are_formed_an_evaluation_has_none():
 def test_what_cannot_be_trained_is_refused_in_one_line():
     with pytest.raises(UserError, match="FOREGROUND_IOU"):
         make_task("POINTS.INSTANCES.BACKGROUND_IOU", "0.8")
-    with pytest.raises(UserError, match="STUFF"):
-        make_task("POINTS.INSTANCES.STUFF", f"[{','.join(CLASS_NAMES)}]").build_dataset("train", None)
+    with pytest.raises(UserError, match="STUFF_CLASSES"):
+        make_task("POINTS.INSTANCES.STUFF_CLASSES", f"[{','.join(CLASS_NAMES)}]").build_dataset("train", None)

@@ -144,11 +144,11 @@ def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
         (stray(1e300), r"point 17 lies 1e\+300 m from the others"),
         (
             stray(20_000.0, scale=2000.0, height=0.1),
-            r"reaches .* if it is in millimetres, export it in metres",
+            r"reaches .* if it is in millimeters, export it in meters",
         ),  # 10 m wide
         (
             stray(0.0, scale=4000.0, height=0.1),
-            r"^a\.ply reaches 1.,... m from its middle, .* if it is in millimetres, export it",
+            r"^a\.ply reaches 1.,... m from its middle, .* if it is in millimeters, export it",
         ),
     ),
 )
@@ -156,21 +156,21 @@ def test_points_too_far_for_floats_are_refused_as_stray_ones_or_by_their_unit(pl
     with pytest.raises(UserError, match=message) as error:
         place("a.ply", xyz)
     assert "\n" not in str(error.value)
-    assert ("millimetres" in str(error.value)) == ("millimetres" in message)
+    assert ("millimeters" in str(error.value)) == ("millimeters" in message)
 
 
 @pytest.mark.parametrize("place", (coordinates.center, coordinates.as_given, coordinates.center_as_the_original))
-def test_rooms_in_millimetres_may_be_large(place):
+def test_rooms_in_millimeters_may_be_large(place):
     xyz = room(1000)[0].astype(np.float64) * 4000  # 20 m wide
     placed = place("a.ply", xyz)
     assert np.abs(placed.xyz).max() > 8192
-    np.testing.assert_allclose(placed.xyz + np.array(placed.offset), xyz, rtol=0, atol=1e-3)  # a micrometre
+    np.testing.assert_allclose(placed.xyz + np.array(placed.offset), xyz, rtol=0, atol=1e-3)  # a micrometer
     with pytest.raises(UserError, match="remove stray points"):
         place("a.ply", np.concatenate([xyz, [[1e8, 0, 0]]]))
 
 
 def box(width, height, points):
-    """What the header says of a scene that is centred, metres."""
+    """What the header says of a scene that is centered, meters."""
     low, high = (-width / 2, -width / 2, -height / 2), (width / 2, width / 2, height / 2)
     return SceneHeader(1, points, points, 0, 0, True, low, high, (0.0, 0.0, 0.0), bytes(32), 0)
 
@@ -181,8 +181,8 @@ def box(width, height, points):
         *[(width, 3.0, points, False) for width in (4.0, 50.0) for points in (2_000, 1_500_000)],
         *[(500.0, 60.0, points, False) for points in (250_000, 25_000_000)],  # outdoors, 1 m to 0.1 m between points
         (2000.0, 300.0, 4_000_000, False),  # hills
-        *[(4000.0, 2500.0, points, True) for points in (2_000, 1_500_000, 100_000_000)],  # rooms in millimetres
-        *[(400.0, 250.0, points, True) for points in (2_000, 1_500_000)],  # and in centimetres
+        *[(4000.0, 2500.0, points, True) for points in (2_000, 1_500_000, 100_000_000)],  # rooms in millimeters
+        *[(400.0, 250.0, points, True) for points in (2_000, 1_500_000)],  # and in centimeters
         (4000.0, 50.0, 10_000, True),
     ),
 )
@@ -190,4 +190,4 @@ def test_other_units_are_noticed_however_dense_scenes_are(width, height, points,
     header = box(width, height, points)
     assert header.looks_too_large == expected
     remarks = coordinates.remarks_on("ply", ["a", "b"], [header, box(4.0, 3.0, 1000)])
-    assert len(remarks) == expected and all("1 of 2 scenes look as if they were in millimetres" in r for r in remarks)
+    assert len(remarks) == expected and all("1 of 2 scenes look as if they were in millimeters" in r for r in remarks)

@@ -276,7 +276,7 @@ def without(*names):
 @pytest.mark.parametrize(
     "columns, message",
     (
-        (without("red"), r"has no colours \(properties red, green and blue\); .* --missing_colors=grey"),
+        (without("red"), r"has no colors \(properties red, green and blue\); .* --missing_colors=gray"),
         (without("z"), "has no property z"),
         (without("label"), "has no property label or class .*; name it with --label"),
         (with_value("x", slice(None), np.nan), "has no points with finite coordinates"),
@@ -284,10 +284,10 @@ def without(*names):
         ({name: column[:0] for name, column in without().items()}, "has no points"),
         (
             {**without(), "red": np.full(5, 65535, np.uint16)},
-            "colours from .* to 65535; .*: colours of 16 bits are divided by 257 and stored as uchar",
+            "colors from .* to 65535; .*: colors of 16 bits are divided by 257 and stored as uchar",
         ),
         ({**without(), "red": np.full(5, 1e6, np.float32)}, r"to 1e\+06; expected .* as float; export it again"),
-        ({**without(), "red": np.full(5, 300, np.int32)}, "has colours from 0|has colours from"),
+        ({**without(), "red": np.full(5, 300, np.int32)}, "has colors from 0|has colors from"),
         ({**without(), "label": np.full(5, np.inf, np.float32)}, "has label inf, which is not a whole number"),
         ({**without(), "label": np.full(5, 1e30, np.float32)}, r"has label 1e\+30, which is not a whole number"),
     ),

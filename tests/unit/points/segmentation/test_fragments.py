@@ -40,7 +40,7 @@ def test_a_crop_is_all_that_is_near_one_labeled_point(shape):
     whole = whole._replace(semantic=np.where(np.arange(2000) % 500 == 7, 3, -100).astype(np.int16))
     for seed in range(12):
         crop = PointCrop(shape, 5.0)(whole, np.random.default_rng(seed))
-        distances = np.abs(whole.xyz[None] - whole.xyz[7::500][:, None])  # from each labelled point
+        distances = np.abs(whole.xyz[None] - whole.xyz[7::500][:, None])  # from each labeled point
         near = [(d**2).sum(-1) <= 2.5**2 if shape == "sphere" else (d[:, :2] <= 2.5).all(-1) for d in distances]
         (found,) = [place for place, mask in enumerate(near) if np.array_equal(whole.xyz[mask], crop.xyz)]
         assert np.array_equal(crop.rgb, whole.rgb[near[found]])

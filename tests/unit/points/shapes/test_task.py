@@ -128,7 +128,7 @@ def test_folders_that_are_no_modelnet_are_refused(tmp_path):
 
 
 def test_points_of_every_format_of_scenes_are_the_same_shape(tmp_path):
-    """Far from the origin, as in a survey, where float32 would leave nothing of a shape of one metre."""
+    """Far from the origin, as in a survey, where float32 would leave nothing of a shape of one meter."""
     xyz, normals, _ = SyntheticSolids(8, "val").read(2)
     far = xyz + [512_345, 5_403_210, 300]
     rows = np.concatenate([far, 3 * normals], axis=1)

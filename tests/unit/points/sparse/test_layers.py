@@ -1,4 +1,4 @@
-"""Pooling, normalisation and the other layers on sparse tensors."""
+"""Pooling, normalization and the other layers on sparse tensors."""
 
 import time
 

@@ -14,7 +14,7 @@ from paddlevit_dist.models import create_model
 from paddlevit_dist.points.sparse import BatchNorm, Convolution, NestedBatchNorm, Plan, SparseTensor, build_plan
 from paddlevit_dist.registry import MODELS
 
-# Numbers that are trained with 4 channels and 13 classes: of a normalised convolution K C_in C_out + 2 C_out.
+# Numbers that are trained with 4 channels and 13 classes: of a normalized convolution K C_in C_out + 2 C_out.
 TRAINED = {
     "minkunet14a": 8_027_821,
     "minkunet14b": 8_964_685,

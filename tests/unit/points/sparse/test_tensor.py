@@ -47,7 +47,7 @@ def sides(values, dimension):
 
 
 def own_offsets(kernel, dimension):
-    """First axis fastest; odd sides centred, even ones forward."""
+    """First axis fastest; odd sides centered, even ones forward."""
     steps = [range(-(side // 2), side // 2 + 1) if side % 2 else range(side) for side in sides(kernel, dimension)]
     return [offset[::-1] for offset in itertools.product(*reversed(steps))]
 

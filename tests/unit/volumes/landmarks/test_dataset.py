@@ -163,7 +163,7 @@ def test_landmarks_on_the_wrong_side_are_noticed(tmp_path, count, exchanged, is_
     assert len(notices) == is_told
     if is_told:
         assert f"in {exchanged} of {count} volumes landmarks named left lie to the right" in notices[0]
-        assert "(eye_left:eye_right); check VOLUMES.WORLD" in notices[0]
+        assert "(eye_left:eye_right); check VOLUMES.COORDINATE_SYSTEM" in notices[0]
 
 
 def test_names_without_sides_lie_on_no_wrong_side(tmp_path):
@@ -176,7 +176,7 @@ def test_landmarks_of_the_other_world_that_lie_inside_are_noticed(tmp_path):
     around[:3, 3] = -(np.array(voxels().shape[::-1]) - 1) / 2
     write_volume(tmp_path / "train" / "case.mha", voxels(), around)
     write_landmarks(tmp_path / "train" / "case.csv", {"ear_l": (-5.0, 1.0, 0.0), "ear_r": (5.0, 1.0, 0.0)})
-    assert ["VOLUMES.WORLD" in notice for notice in built(tmp_path).notices] == [True]
+    assert ["VOLUMES.COORDINATE_SYSTEM" in notice for notice in built(tmp_path).notices] == [True]
     assert built(tmp_path, world="ras").notices == []
 
 

@@ -197,7 +197,7 @@ def test_volumes_world_decides_the_words_of_predictions(tmp_path):
         write_head(data / "val", case, suffix)
         positions = {name: world(voxel) for name, voxel in MARKS.items()}
         write_landmarks(data / "val" / f"{case}.csv", positions)
-    rows = predict(data, tmp_path / "out", "VOLUMES.WORLD", "ras")
+    rows = predict(data, tmp_path / "out", "VOLUMES.COORDINATE_SYSTEM", "ras")
     assert [position(row) for row in rows["meta"]] == [position(row) for row in rows["nifti"]]
     assert {row["world"] for found in rows.values() for row in found} == {"RAS"}
 

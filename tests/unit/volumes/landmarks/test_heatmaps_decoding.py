@@ -1,4 +1,4 @@
-"""Positions from heatmaps with known centres."""
+"""Positions from heatmaps with known centers."""
 
 import numpy as np
 import paddle

@@ -155,7 +155,7 @@ def test_one_coordinate_system_taken_for_the_other_is_told(tmp_path, capsys):
     assert told.startswith("note: the interval is rough: 6 volumes") and told.count("\n") == 1
 
 
-@pytest.mark.parametrize(("share", "question"), [(1000, "are they metres?"), (10, "are they centimetres?")])
+@pytest.mark.parametrize(("share", "question"), [(1000, "are they meters?"), (10, "are they centimeters?")])
 def test_another_unit_is_told(tmp_path, capsys, share, question):
     write(tmp_path / "truth", TRUTH, "fcsv LPS")
     rows = table({case: places / share for case, places in FOUND.items()}, "RAS").splitlines()
@@ -205,7 +205,7 @@ def test_what_is_missing_is_refused_and_what_is_more_is_told(tmp_path, capsys):
             evaluate(capsys, tmp_path / "truth", tmp_path / folder)
 
 
-def test_voxels_are_no_millimetres(tmp_path, capsys):
+def test_voxels_are_no_millimeters(tmp_path, capsys):
     write(tmp_path / "truth", TRUTH, "fcsv RAS")
     write(tmp_path / "found", FOUND, "fcsv LPS")
     file = tmp_path / "found" / "case0.fcsv"

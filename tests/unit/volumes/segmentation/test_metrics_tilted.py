@@ -1,4 +1,4 @@
-"""Volumes whose axes are not at right angles: millilitres and distances are those of the world."""
+"""Volumes whose axes are not at right angles: milliliters and distances are those of the world."""
 
 from types import SimpleNamespace
 

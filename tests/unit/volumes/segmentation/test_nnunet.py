@@ -113,7 +113,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, spoil, said):
 
 
 def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
-    """Sizes, spacings, millilitres and intensities against those of the files, of two volumes with other spacings."""
+    """Sizes, spacings, milliliters and intensities against those of the files, of two volumes with other spacings."""
     root = raw_data(tmp_path, cases=3, affine=np.diag([1.0, 1.5, 2.0, 1.0]))
     write_volume(root / "labelsTr" / "case_2.nii.gz", make_labels(2), np.diag([1.0, 1.5, 4.0, 1.0]))
     for channel in range(2):

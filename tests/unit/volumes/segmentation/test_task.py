@@ -87,7 +87,7 @@ def test_dice_per_case_pooled_and_where_labeled():
     of_a = [2 * 2 / (3 + 2), 0.0, 0.0]  # missed in the second, only predicted in the third
     of_b = [2 * 1 / (2 + 1)]
     assert values["Dice a"] == pytest.approx(np.mean(of_a)) and values["Dice b"] == pytest.approx(np.mean(of_b))
-    assert values["labelled Dice a"] == pytest.approx(np.mean(of_a[:2])) and "Dice c" not in values
+    assert values["labeled Dice a"] == pytest.approx(np.mean(of_a[:2])) and "Dice c" not in values
     assert values["Dice"] == pytest.approx((np.mean(of_a) + np.mean(of_b)) / 2)
     assert values["pooled Dice a"] == pytest.approx(2 * 2 / (5 + 4)) and values["missed"] == 2
     assert values["assd_mm a"] == pytest.approx((0 + 0 + 1 + 0 + 0) / 5)

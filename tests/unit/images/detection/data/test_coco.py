@@ -90,9 +90,9 @@ ODD = {
         0,
     ),
     "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file does not have", 0),
-    "no box": ([annotation(1, 11, None), annotation(2, 11, [])], "2 objects without a box: never learnt or found", 2),
-    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area: not learnt, as 1", 1),
-    "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image: not learnt", 1),
+    "no box": ([annotation(1, 11, None), annotation(2, 11, [])], "2 objects without a box: never learned or found", 2),
+    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area: not learned, as 1", 1),
+    "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image: not learned", 1),
     "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that reaches beyond the image", 1),
     "text for numbers": ([annotation("5", "11", BOX, "7")], "1 number written as text or with a point (image_id", 1),
     "corners": (
@@ -115,7 +115,7 @@ ODD = {
     "point": ([annotation(1.0, 11.0, BOX)], "1 number written as text or with a point (image_id", 1),
     "text for a crowd": ([annotation(1, 11, BOX, iscrowd="1")], "1 number written as text or with a point (iscrowd", 1),
 }
-ONLY_TRAINING = ("outside", "beyond", "corners")  # notes of what is learnt, which needs the sizes of images
+ONLY_TRAINING = ("outside", "beyond", "corners")  # notes of what is learned, which needs the sizes of images
 
 
 @pytest.mark.parametrize("case", ODD)
@@ -300,7 +300,7 @@ def test_what_is_not_found_or_not_clear_is_told_with_the_key_that_names_it(tmp_p
     shutil.move(str(tmp_path / "train2017"), str(tmp_path.parent / f"{tmp_path.name}-elsewhere"))
     (tmp_path / "annotations" / "instances_train.json").unlink()
     message = refused(tmp_path, cache)
-    assert "such as 1.png, are not below" in message and "DATA.TRAIN_PICTURES" in message
+    assert "such as 1.png, are not below" in message and "DATA.TRAIN_IMAGES" in message
     elsewhere = str(tmp_path.parent / f"{tmp_path.name}-elsewhere")
     assert Coco(str(tmp_path), "train", cache, str(path), elsewhere).read(0)[0].size == (30, 20)
 
@@ -322,21 +322,21 @@ def test_an_image_of_another_size_than_annotated_is_refused_with_both_sizes(tmp_
 
 def opened(root, cache, *words, split="train", evaluates=False, is_training=True):
     config = load(["TASK", "detection", "-dataset=coco", f"-data_path={root}", f"-output={cache}", *words]).values
-    inspection = SplitInspection(evaluates, config.DATA.ON_BAD_SAMPLE == "skip")
+    inspection = SplitInspection(evaluates, config.DATA.ON_INVALID_SAMPLE == "skip")
     return open_samples(config, split, cache, is_training, inspection=inspection)
 
 
 def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)])
     (tmp_path / "train2017" / "2.png").write_bytes(b"no image")
-    with pytest.raises(UserError, match=r"2.png cannot be read as an image.*DATA.ON_BAD_SAMPLE skip"):
+    with pytest.raises(UserError, match=r"2.png cannot be read as an image.*DATA.ON_INVALID_SAMPLE skip"):
         opened(tmp_path, cache)
-    notices = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip").notices
+    notices = opened(tmp_path, cache, "DATA.ON_INVALID_SAMPLE", "skip").notices
     assert any("one of them cannot be read and the next readable one takes its place" in line for line in notices)
     (tmp_path / "train2017" / "2.png").unlink()
     with pytest.raises(UserError, match="1 of 3 images of train are not there, as .*2.png: put them there, or leave"):
         opened(tmp_path, cache)
-    samples = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip")
+    samples = opened(tmp_path, cache, "DATA.ON_INVALID_SAMPLE", "skip")
     assert any("1 of 3 images of train are not there, as" in line for line in samples.notices)
     samples.replacements = ReplacementReader(cache)
     replaced = samples.sample(1, np.random.default_rng(0))
@@ -345,7 +345,7 @@ def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_pat
     write_image(tmp_path / "train2017" / "2.png", 20, 29)
     with pytest.raises(UserError, match="2.png has 29 x 20 pixels"):
         opened(tmp_path, cache)
-    notices = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip").notices
+    notices = opened(tmp_path, cache, "DATA.ON_INVALID_SAMPLE", "skip").notices
     assert any("one of them cannot be read" in line and "2.png has 29 x 20 pixels" in line for line in notices)
 
 
@@ -412,7 +412,7 @@ def test_sizes_that_contradict_exif_are_refused(tmp_path, cache, sizes, words, p
 
 def test_where_sizes_prove_both_views_a_key_says_which_are_right(tmp_path, cache):
     write_lying(tmp_path, [TURNED, STORED])
-    samples = opened(tmp_path, cache, "DATA.EXIF_ROTATE", "true", "DATA.ON_BAD_SAMPLE", "skip")
+    samples = opened(tmp_path, cache, "DATA.EXIF_ROTATE", "true", "DATA.ON_INVALID_SAMPLE", "skip")
     assert samples.dataset.read(0)[0].size == (20, 30)
     with pytest.raises(UserError, match=r"try DATA.EXIF_ROTATE false"):
         samples.dataset.read(1)
@@ -420,9 +420,9 @@ def test_where_sizes_prove_both_views_a_key_says_which_are_right(tmp_path, cache
 
 def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_where_asked(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX), annotation(2, 12, [1, 1, 0, 0]), annotation(3, 13, BOX, iscrowd=1)])
-    samples = opened(tmp_path, cache, "DATA.KEEP_EMPTY", "false")
+    samples = opened(tmp_path, cache, "DATA.KEEP_EMPTY_IMAGES", "false")
     assert len(samples) == 1 and samples.dataset.image_ids.tolist() == [11]
-    assert "2 training images with nothing to learn left out (DATA.KEEP_EMPTY false)" in samples.notices
+    assert "2 training images with nothing to learn left out (DATA.KEEP_EMPTY_IMAGES false)" in samples.notices
     assert len(opened(tmp_path, cache)) == 3
     part = functools.partial(opened, tmp_path, cache, "DATA.VAL_FRACTION", "0.4")
     parts = part().dataset, part(split="val", is_training=False).dataset
@@ -496,8 +496,10 @@ def test_images_outside_of_the_data_are_read_only_where_a_key_allows_it(tmp_path
     outside = {"id": 2, "file_name": name, "height": 4, "width": 5}
     write_coco(root, [], images=[inside | {"file_name": "../elsewhere/1.png"}, outside])
     message = refused(root, cache, **images)
-    assert "images[1] (id 2) has file_name" in message and "DATA.PICTURES_ANYWHERE true allows others" in message
+    assert (
+        "images[1] (id 2) has file_name" in message and "DATA.SEARCH_IMAGES_RECURSIVELY true allows others" in message
+    )
     assert len(Coco(str(root), "train", cache, anywhere=True, **images)) == 2
-    assert "DATA.PICTURES_ANYWHERE" in refused(root, cache, **images)  # also where an index is there already
+    assert "DATA.SEARCH_IMAGES_RECURSIVELY" in refused(root, cache, **images)  # also where an index is there already
     write_coco(root, [], images=[inside])
     assert Coco(str(root), "train", cache, images="pictures").read(0)[0].size == (5, 4)

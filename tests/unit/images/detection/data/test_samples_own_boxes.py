@@ -11,7 +11,7 @@ from paddlevit_dist.registry import RECIPES
 from paddlevit_dist.settings import load
 
 BOX = "0 0.5 0.5 0.4 0.6\n"
-TUNED = f"-cfg={ROOT / 'configs' / 'finetune_boxes.yaml'}"
+TUNED = f"-cfg={ROOT / 'configs' / 'finetune_detector.yaml'}"
 
 
 def write(folder, layout, has_val):
@@ -53,8 +53,8 @@ def test_any_layout_is_read_and_a_fifth_is_held_out_where_nothing_is_for_validat
 
 
 def test_the_recipe_is_what_a_path_without_one_offers():
-    assert {RECIPES[layout] for layout in ("coco", "voc", "yolo")} == {"finetune_boxes"}
+    assert {RECIPES[layout] for layout in ("coco", "voc", "yolo")} == {"finetune_detector"}
 
 
 SMALL = "MODEL.NAME dfine_small DATA.SHORTEST_SIDES [64] DATA.BATCH_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 -ngpus=2"
-SMALL += " -num_workers=0 TRAIN.NUM_SAMPLES 60 TRAIN.EPOCH_LIMITS [3,9] DATA.PLAIN_EPOCHS 1 REPORT False"
+SMALL += " -num_workers=0 TRAIN.NUM_SAMPLES 60 TRAIN.EPOCH_LIMITS [3,9] DATA.NO_AUGMENT_EPOCHS 1 REPORT False"

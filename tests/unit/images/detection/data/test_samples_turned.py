@@ -96,7 +96,7 @@ def test_sizes_that_some_images_have_decide_for_all(tmp_path, kind):
     else:
         box, size = (folder / "1.xml").read_text(), "<size><width>60</width><height>40</height></size>"
         (folder / "2.xml").write_text(box.replace("<annotation>", f"<annotation>{size}"))
-    config = configured(tmp_path / "data", kind, tmp_path, "DATA.KEEP_EMPTY", "true")
+    config = configured(tmp_path / "data", kind, tmp_path, "DATA.KEEP_EMPTY_IMAGES", "true")
     samples = open_samples(config, "train", tmp_path, is_training=True, inspection=SplitInspection(False, False))
     assert [samples.dataset.read(index)[0].size for index in range(2)] == [(60, 40)] * 2
     assert len([line for line in samples.notices if "measured as stored" in line]) == 1

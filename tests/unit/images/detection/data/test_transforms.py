@@ -57,7 +57,7 @@ def test_boxes_follow_their_masks_through_the_whole_recipe(index):
     result = FINE(view, np.random.default_rng(index))
     height, width = result.size
     assert len(result.rows) == height and len(result.columns) == width
-    scale = max(height / 24, width / 24, 1)  # of a pixel of the smallest crop: nearest neighbours are half of one off
+    scale = max(height / 24, width / 24, 1)  # of a pixel of the smallest crop: nearest neighbors are half of one off
     for which, box in zip(result.objects, result.boxes):
         mask = result.mask(masks[which])
         assert 0 <= box[0] < box[2] <= width and 0 <= box[1] < box[3] <= height
@@ -155,7 +155,7 @@ def test_sides_are_rounded_as_torchvision_does(size, expected):
 
 
 def test_images_of_one_size_lose_their_proportions():
-    words = ["-cfg=detr_shapes", "DETECTION.EVALUATE_AS", "one_size"]
+    words = ["-cfg=detr_shapes", "DETECTION.EVAL_BATCHING", "one_size"]
     assert evaluation_transform(load(words).values).resized((480, 640)) == (48, 48)
     transform = evaluation_transform(load([*words, "DETECTION.EXPORT_SIZE", "[30, 50]"]).values)
     image = DetectionInput(transform)(Image.fromarray(np.zeros((20, 31, 3), np.uint8)), None).image
@@ -163,7 +163,7 @@ def test_images_of_one_size_lose_their_proportions():
 
 
 def test_training_images_become_squares_whose_boxes_follow():
-    config = load(["-cfg=detr_shapes", "DATA.SQUARE", "True", "DATA.SHORTEST_SIDES", "[40, 64]"]).values
+    config = load(["-cfg=detr_shapes", "DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[40, 64]"]).values
     transform = training_transform(config.DATA)
     stored = SHAPES.size(3)
     assert stored[0] != stored[1]

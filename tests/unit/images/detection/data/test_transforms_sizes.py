@@ -19,7 +19,7 @@ from paddlevit_dist.tasks.task import StepPosition, make_task
 
 SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
 SIDES = [64, 96, 128]
-SQUARES = ["DATA.SQUARE", "True", "DATA.SHORTEST_SIDES", "[96]", "DATA.BATCH_SIDES", str(SIDES)]
+SQUARES = ["DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[96]", "DATA.BATCH_SIDES", str(SIDES)]
 WORDS = [*small_detections.SHAPES, "-num_classes=3", "MODEL.MASK_PADDING", "False", *SQUARES]
 
 
@@ -28,7 +28,7 @@ def configured(*words):
 
 
 def test_a_side_follows_from_seed_and_update_alone():
-    data = configured("DATA.PLAIN_EPOCHS", "2").DATA
+    data = configured("DATA.NO_AUGMENT_EPOCHS", "2").DATA
     drawn = [batch_side(data, 5, update, 9) for update in range(60)]
     assert set(drawn) == set(SIDES) and drawn == [batch_side(data, 5, update, None) for update in range(60)]
     assert drawn != [batch_side(data, 6, update, 9) for update in range(60)]
@@ -36,12 +36,12 @@ def test_a_side_follows_from_seed_and_update_alone():
 
 
 def test_a_run_that_is_all_plain_epochs_says_that_its_sides_are_not_read():
-    plain = settings.load([*WORDS, "DATA.PLAIN_EPOCHS", "3", "TRAIN.NUM_EPOCHS", "3"])
+    plain = settings.load([*WORDS, "DATA.NO_AUGMENT_EPOCHS", "3", "TRAIN.NUM_EPOCHS", "3"])
     lines = [
-        line for line in plain.notices if line.endswith("every epoch is plain: DATA.PLAIN_EPOCHS 3 (command line)")
+        line for line in plain.notices if line.endswith("every epoch is plain: DATA.NO_AUGMENT_EPOCHS 3 (command line)")
     ]
     assert lines and lines[-1].startswith(f"DATA.BATCH_SIDES {SIDES} (command line): no effect: ")
-    one_is_not = settings.load([*WORDS, "DATA.PLAIN_EPOCHS", "3", "TRAIN.NUM_EPOCHS", "4"])
+    one_is_not = settings.load([*WORDS, "DATA.NO_AUGMENT_EPOCHS", "3", "TRAIN.NUM_EPOCHS", "4"])
     assert not [line for line in one_is_not.notices if "every epoch is plain" in line]
 
 
@@ -75,20 +75,20 @@ def test_images_are_the_nearest_pixels_and_boxes_the_same_shares():
 
 
 def test_what_has_no_one_side_is_refused():
-    with pytest.raises(UserError, match="DATA.BATCH_SIDES.*set DATA.SQUARE true and DATA.SHORTEST_SIDES"):
-        configured("DATA.SQUARE", "False")
+    with pytest.raises(UserError, match="DATA.BATCH_SIDES.*set DATA.RESIZE_TO_SQUARE true and DATA.SHORTEST_SIDES"):
+        configured("DATA.RESIZE_TO_SQUARE", "False")
     with pytest.raises(UserError, match="mask_rcnn_small learns from masks"):
         make_task(configured("MODEL.NAME", "mask_rcnn_small")).build_dataset("train", None)
 
 
 def test_images_that_are_padded_are_refused_where_boxes_would_be_shares_of_the_padded_ones():
-    words = "DATA.SQUARE False DATA.BATCH_SIDES [] MODEL.NAME rtdetr_small".split()
+    words = "DATA.RESIZE_TO_SQUARE False DATA.BATCH_SIDES [] MODEL.NAME rtdetr_small".split()
     task = make_task(configured(*words))
     samples = DetectionSamples(SHAPES, DetectionTrainingTransform(shortest=(96,), square=True), is_training=True)
     samples.noise = task.criterion.noise
     wide, high = (samples.sample(index, np.random.default_rng(index)) for index in range(2))
     batch = task.collate([wide._replace(image=wide.image[:, :64]), high._replace(image=high.image[:, :, :64])])
-    with pytest.raises(UserError, match="rtdetr_small takes images of one size, .*: set DATA.SQUARE true"):
+    with pytest.raises(UserError, match="rtdetr_small takes images of one size, .*: set DATA.RESIZE_TO_SQUARE true"):
         task.train_step(None, batch, StepPosition(1, 0, 8))
 
 
@@ -160,7 +160,7 @@ def test_an_object_whose_middle_is_outside_is_left_out_and_crops_overlap_as_much
 
 def test_colors_are_distorted_within_their_ranges():
     assert transforms._shift_hue(Image.new("RGB", (1, 1), (255, 0, 0)), 1 / 3).getpixel((0, 0)) == (0, 255, 0)
-    image = Image.new("RGB", (2, 2), (100, 100, 100))  # grey: contrast, saturation, hue and order of channels keep it
+    image = Image.new("RGB", (2, 2), (100, 100, 100))  # gray: contrast, saturation, hue and order of channels keep it
     levels = {transforms.distort_colors(image, np.random.default_rng(seed)).getpixel((0, 0)) for seed in range(200)}
     assert all(len(set(level)) == 1 and 87 <= level[0] <= 113 for level in levels) and len(levels) > 10
 
@@ -168,7 +168,7 @@ def test_colors_are_distorted_within_their_ranges():
 def test_sides_that_the_network_cannot_take_are_refused_before_it_trains():
     for words, said in (
         (["DATA.SHORTEST_SIDES", "[100]"], "DATA.SHORTEST_SIDES 100"),
-        (["DETECTION.EVALUATE_AS", "one_size", "DATA.EVAL_SHORTEST_SIDE", "100"], "DATA.EVAL_SHORTEST_SIDE 100"),
+        (["DETECTION.EVAL_BATCHING", "one_size", "DATA.EVAL_SHORTEST_SIDE", "100"], "DATA.EVAL_SHORTEST_SIDE 100"),
     ):
         with pytest.raises(
             UserError, match=f"{said}: rtdetr_small takes images whose sides 16 divides: take 96 or 112"
@@ -193,6 +193,6 @@ def test_sides_with_fewer_cells_than_queries_are_refused_before_it_trains(name):
     )
     with pytest.raises(UserError, match=f"{said} one: take 48 or more, or lower MODEL.NUM_QUERIES"):
         make_task(configured(*words, queries, "DATA.BATCH_SIDES", "[64, 48, 32]")).build_model(3)
-    evaluated = ["DETECTION.EVALUATE_AS", "one_size", "DETECTION.EXPORT_SIZE", "[16, 48]"]
+    evaluated = ["DETECTION.EVAL_BATCHING", "one_size", "DETECTION.EXPORT_SIZE", "[16, 48]"]
     with pytest.raises(UserError, match=r"DETECTION.EXPORT_SIZE \[16, 48\]: the maps of .* or lower MODEL.NUM_QUERIES"):
         make_task(configured(*words, queries, "DATA.BATCH_SIDES", "[64]", *evaluated)).build_model(3)

@@ -33,7 +33,7 @@ def test_the_published_layout_with_boxes_from_pixel_1_and_difficult_ones_as_crow
     assert found.boxes.tolist() == [[2, 3, 10, 10], [0, 0, 30, 20]] and found.areas.tolist() == [100, 600]
     assert found.labels.tolist() == [1, 0] and found.is_crowd.tolist() == [False, True] and found.masks is None
     told = Voc(str(root), "train", cache).notices
-    assert any("1 object marked as difficult: not learnt, and neither right nor wrong" in line for line in told)
+    assert any("1 object marked as difficult: not learned, and neither right nor wrong" in line for line in told)
     val = Voc(str(root), "val", cache)
     assert len(val) == 1 and val.class_names == dataset.class_names  # those of the whole set
 
@@ -95,7 +95,7 @@ def test_what_hand_made_files_have_is_taken_and_told(tmp_path, cache):
     write_voc(tmp_path, {"train": ["1", "2"]}, objects=objects)
     write_xml(tmp_path / "Annotations" / "2.xml", size=None)
     dataset = Voc(str(tmp_path), "train", cache)
-    assert any("1 object whose last corner is before the first: not learnt" in line for line in dataset.notices)
+    assert any("1 object whose last corner is before the first: not learned" in line for line in dataset.notices)
     assert any("1 image without a size in the XML file: measured" in line for line in dataset.notices)
     assert dataset.annotations(0).is_learnable.tolist() == [False, True]
     assert dataset.size(1) == (20, 30) and len(dataset.annotations(1).ids) == 0
@@ -183,10 +183,10 @@ def test_a_changed_file_is_noticed_and_an_empty_folder_told(tmp_path, cache):
 def test_the_keys_name_other_lists(tmp_path, cache):
     write_voc(tmp_path, {"trainval": ["1", "2"], "test": ["3"]})
     words = ["TASK", "detection", "-dataset=voc", f"-data_path={tmp_path}", "DATA.TRAIN_ANNOTATIONS", "trainval"]
-    loaded = load([*words, "DATA.VAL_ANNOTATIONS", "test", "DATA.TRAIN_PICTURES", "x"])
+    loaded = load([*words, "DATA.VAL_ANNOTATIONS", "test", "DATA.TRAIN_IMAGES", "x"])
     assert [len(Voc.open(loaded.values, split, cache)) for split in ("train", "val")] == [2, 1]
     unread = [notice for notice in loaded.notices if "it is for coco" in notice]
-    assert len(unread) == 1 and "TRAIN_PICTURES" in unread[0] and "ANNOTATIONS" not in unread[0]
+    assert len(unread) == 1 and "TRAIN_IMAGES" in unread[0] and "ANNOTATIONS" not in unread[0]
 
 
 def test_boxes_beyond_the_image_are_counted(tmp_path, cache):

@@ -83,7 +83,7 @@ def test_what_is_odd_is_kept_and_told(tmp_path, cache):
     write_yolo(tmp_path, labels={"1": text})
     dataset = Yolo(str(tmp_path), "train", cache)
     told = "; ".join(dataset.notices)
-    assert "1 line repeated in the same file: all are kept" in told and "1 box without an area: not learnt" in told
+    assert "1 line repeated in the same file: all are kept" in told and "1 box without an area: not learned" in told
     assert "1 line with a share beyond 0 to 1: cut off for training" in told
     assert dataset.annotations(0).is_learnable.tolist() == [True, True, True, False, True]
 

@@ -10,7 +10,7 @@ import pytest
 from support.small_detr import CLASSES, QUERIES, make_criterion, make_images, make_objects, make_targets, small_detr
 
 from paddlevit_dist.engine.steps import compute_loss
-from paddlevit_dist.images.detection.boxes import corners, generalised_iou, relative
+from paddlevit_dist.images.detection.boxes import corners, generalized_iou, relative
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.criterion import SetCriterion
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
@@ -89,7 +89,7 @@ def test_counts_are_objects_and_the_weights_of_all_queries():
 
 @pytest.mark.parametrize("kind, arguments", [(SetCriterion, (CLASSES, QUERIES, 2)), (MaskRcnnCriterion, ())])
 def test_another_normalizer_is_refused(kind, arguments):
-    with pytest.raises(UserError, match="normaliser 'local': expected one of global, reference"):
+    with pytest.raises(UserError, match="normalizer 'local': expected one of global, reference"):
         kind(*arguments, normalizer="local")
 
 
@@ -157,7 +157,7 @@ def test_outputs_that_are_not_finite_make_a_loss_that_is_not(broken, value):
 
 def test_boxes_without_area_cost_no_division_by_zero():
     boxes = paddle.to_tensor([[0.2, 0.2, 0.2, 0.2], [0.5, 0.1, 0.5, 0.7], [0.0, 0.0, 0.0, 0.0]], stop_gradient=False)
-    overlap = generalised_iou(boxes.unsqueeze(0), boxes.unsqueeze(1))
+    overlap = generalized_iou(boxes.unsqueeze(0), boxes.unsqueeze(1))
     overlap.sum().backward()
     assert np.isfinite(overlap.numpy()).all() and np.isfinite(boxes.grad.numpy()).all()
     assert np.abs(overlap.numpy()).max() <= 1

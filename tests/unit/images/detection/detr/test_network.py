@@ -208,7 +208,7 @@ def test_a_classifier_of_other_classes_begins_anew():
     theirs, ours = small_detr(num_classes=91), small_detr(num_classes=3)
     state = {name: value.numpy() for name, value in theirs.state_dict().items()}
     report = load_weights(ours, state)
-    assert sorted(report.reinitialised) == ["class_embed.bias", "class_embed.weight"] and not report.missing
+    assert sorted(report.reinitialized) == ["class_embed.bias", "class_embed.weight"] and not report.missing
     assert count_classes(ours, given_weights(ours.state_dict())) == 3
     with pytest.raises(UserError, match="it has 80 classes and the model 3: set MODEL.NUM_CLASSES to 80"):
         load_weights(ours, state, strict=True)

@@ -1,4 +1,4 @@
-"""Mask R-CNN's losses against loops in float64, and their normalisation over devices."""
+"""Mask R-CNN's losses against loops in float64, and their normalization over devices."""
 
 import math
 

@@ -25,7 +25,7 @@ def make_ends(box):
 
 
 def overlap_by_hand(first, second):
-    """IoU and generalised IoU of two boxes given by centre and sides."""
+    """IoU and generalized IoU of two boxes given by center and sides."""
     a, b = make_ends(first), make_ends(second)
     inside = max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
     union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - inside
@@ -65,7 +65,7 @@ def varifocal_by_hand(logits, boxes, pairs, truth, labels, weights):
 
 
 def boxes_by_hand(boxes, pairs, truth):
-    """L1 distance and 1 - generalised IoU."""
+    """L1 distance and 1 - generalized IoU."""
     distance = sum(np.abs(boxes[query] - truth[number]).sum() for query, number in pairs)
     return distance, sum(1 - overlap_by_hand(boxes[query], truth[number])[1] for query, number in pairs)
 

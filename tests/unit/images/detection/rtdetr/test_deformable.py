@@ -26,7 +26,7 @@ def drawn(seed=0):
 
 
 def value_at(grid, x, y, is_discrete):
-    """A map (height, width, dim) at a place: cells are weighted by how near their centres are."""
+    """A map (height, width, dim) at a place: cells are weighted by how near their centers are."""
     height, width, _ = grid.shape
     x, y = x * width, y * height
     if is_discrete:

@@ -95,7 +95,7 @@ def test_weights_are_those_at_the_address_that_its_files_have(clone, refuse):
 
 
 def test_a_recipe_that_needs_weights_takes_those_of_the_model(clone):
-    run = load(["-cfg=finetune_pictures", "MODEL.NAME", "paddleclas:Small_x1_0"])
+    run = load(["-cfg=finetune_folder", "MODEL.NAME", "paddleclas:Small_x1_0"])
     assert run.values.MODEL.PRETRAINED == "paddleclas:Small_x1_0" and run.values.DATA.CROP_PCT == 0.8
 
 

@@ -123,7 +123,7 @@ def test_a_number_of_classes_that_is_never_passed_on_replaces_the_classifier(tmp
 
 
 def test_channels_that_are_never_passed_on_are_refused(tmp_path):
-    file = write_family(tmp_path, "coloured", passed=f"{OUTSIDE}, num_classes=config.MODEL.NUM_CLASSES")
+    file = write_family(tmp_path, "colored", passed=f"{OUTSIDE}, num_classes=config.MODEL.NUM_CLASSES")
     with pytest.raises(UserError, match="takes images of 3 channels alone: leave out DATA.IMAGE_CHANNELS"):
         build(file, in_channels=1)
     gray = build(write_family(tmp_path, "any"), in_channels=1)

@@ -67,7 +67,7 @@ def test_weights_load_by_names_of_pytorch():
 def test_another_number_of_classes_begins_with_a_new_classifier():
     weights = {k: v.numpy() for k, v in create_model("timm:test_vit", 5).state_dict().items()}
     report = load_weights(create_model("timm:test_vit", 7), weights)
-    assert sorted(report.reinitialised) == ["head.bias", "head.weight"]
+    assert sorted(report.reinitialized) == ["head.bias", "head.weight"]
 
 
 def test_position_embeddings_fit_another_size():

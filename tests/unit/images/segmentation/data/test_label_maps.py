@@ -54,7 +54,7 @@ def test_a_damaged_label_map_ends_a_training_or_the_next_one_takes_its_place(roo
     with pytest.raises(UserError, match="0.png cannot be read as an image.*repair or remove it"):
         make_samples(root, "train")
     (root.parent / "run").mkdir()
-    samples = make_samples(root, "train", "DATA.ON_BAD_SAMPLE", "skip", "DATA.CROP_SIZE", "[4, 4]")
+    samples = make_samples(root, "train", "DATA.ON_INVALID_SAMPLE", "skip", "DATA.CROP_SIZE", "[4, 4]")
     assert any("one of them cannot be read and the next" in notice for notice in samples.notices)
     assert (samples.sample(0, np.random.default_rng(0)).labels == 1).any()
 
@@ -75,7 +75,7 @@ def test_labels_are_counted_and_odd_ones_told(root):
 
 @pytest.mark.parametrize(
     "value, told",
-    [(1, "nearly all labelled pixels are box"), (255, "no pixel of all 1 label maps of train has")],
+    [(1, "nearly all labeled pixels are box"), (255, "no pixel of all 1 label maps of train has")],
 )
 def test_label_maps_of_one_class_or_of_none(value, told, root):
     write(root, [np.full(SIZE, value)], "{0}/train/{1}.{2}")
@@ -85,7 +85,7 @@ def test_label_maps_of_one_class_or_of_none(value, told, root):
 def test_an_unknown_label_ends_a_run_before_its_first_epoch(root):
     write(root, [np.full(SIZE, 9)], "{0}/train/{1}.{2}")
     with pytest.raises(UserError, match=r"0.png has the label 9 at row 0, column 0.*those of .*classes.txt"):
-        make_samples(root, "train", "DATA.ON_BAD_SAMPLE", "skip")
+        make_samples(root, "train", "DATA.ON_INVALID_SAMPLE", "skip")
 
 
 def test_the_list_of_files_is_one_memory_mapped_file(root):

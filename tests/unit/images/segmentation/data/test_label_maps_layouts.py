@@ -134,11 +134,11 @@ def test_own_classes_in_folders_of_pascal_voc(root, opened):
 
 
 FORMS = {
-    "grey": {},
+    "gray": {},
     "palette": {"palette": np.random.default_rng(0).integers(0, 255, (256, 3))},
     "three equal channels": {"mode": "RGB"},
     "opaque": {"mode": "RGBA"},
-    "grey and opaque": {"mode": "LA"},
+    "gray and opaque": {"mode": "LA"},
     "16 bits": {"mode": "I;16"},
 }
 
@@ -160,7 +160,7 @@ def test_one_bit_and_0_with_255_are_two_classes(root, opened):
     (root / "classes.txt").write_text("sky\nbird\n")
     assert np.array_equal(opened().read_labels(0), values // 255)
     assert any("255 is the second class, bird" in notice for notice in opened().notices)
-    save(root / "masks/train/a.png", np.full_like(values, 255))  # nothing is labelled yet
+    save(root / "masks/train/a.png", np.full_like(values, 255))  # nothing is labeled yet
     assert set(np.unique(opened().read_labels(0))) == {255}
 
 
@@ -228,7 +228,7 @@ def bad_map(root, **options):
     "options, message",
     [
         ({"pixels": np.zeros((5, 9))}, r"a.jpg has 9 x 6 pixels \(width x height\), but .*a.png has 9 x 5"),
-        ({"pixels": np.zeros((9, 6))}, "turned before it was labelled, or after: try DATA.EXIF_ROTATE true"),
+        ({"pixels": np.zeros((9, 6))}, "turned before it was labeled, or after: try DATA.EXIF_ROTATE true"),
         (
             {"pixels": np.full(SIZE, 7)},
             "a.png has the label 7 at row 0, column 0, which is not known: labels are 0, 1, 255",
@@ -236,7 +236,7 @@ def bad_map(root, **options):
         ({"pixels": np.full(SIZE, 7000), "mode": "I;16"}, "has the label 7000 at row 0, column 0"),
         ({"pixels": numbers(0, [0, 1]), "format": "JPEG"}, "is a JPEG file, which changes numbers"),
         ({"pixels": np.dstack([np.zeros((*SIZE, 3)), np.eye(6, 9)])}, "transparent at row 0, column 0"),
-        ({"pixels": np.arange(162).reshape(*SIZE, 3)}, "has colours, and no list says what they mean"),
+        ({"pixels": np.arange(162).reshape(*SIZE, 3)}, "has colors, and no list says what they mean"),
         ({"pixels": np.zeros((*SIZE, 3)), "mode": "CMYK", "format": "TIFF"}, "mode CMYK, expected the number"),
     ],
 )
@@ -252,7 +252,7 @@ def test_an_unknown_color_names_its_pixel(root, opened):
     pixels[4, 7] = 1, 2, 3
     (root / "classes.csv").write_text(LISTS["classes.csv"])
     own(root, "{0}/train/a.{1}", pixels)
-    with pytest.raises(UserError, match=r"the colour \(1, 2, 3\) at row 4, column 7"):
+    with pytest.raises(UserError, match=r"the color \(1, 2, 3\) at row 4, column 7"):
         opened().read_labels(0)
 
 
@@ -317,7 +317,7 @@ def test_turned_images_of_outlines(root, opened):
     exif[0x0112] = 6
     photo(root / "a.jpg", SIZE[::-1], exif=exif)
     assert opened().read(0)[0].size == SIZE[::-1]  # the file says the size of the turned image
-    with pytest.raises(UserError, match="turned before it was labelled, or after: try DATA.EXIF_ROTATE true"):
+    with pytest.raises(UserError, match="turned before it was labeled, or after: try DATA.EXIF_ROTATE true"):
         opened(exif_rotate=False).read(0)
 
 

@@ -1,4 +1,4 @@
-"""Normalisation on the device against the formula in float64."""
+"""Normalization on the device against the formula in float64."""
 
 import numpy as np
 import paddle

@@ -36,7 +36,7 @@ def test_a_data_path_that_does_not_exist_or_is_not_given(dataset, output, tmp_pa
 def test_an_empty_class_folder_is_named(images, output):
     (images / "train" / "cat").mkdir()
     message = refused(f"-output={output}", *IMAGES, f"-data_path={images}")
-    assert f"class folder {images / 'train' / 'cat'} holds no images; expected files ending in jpg" in message
+    assert f"class folder {images / 'train' / 'cat'} contains no images; expected files ending in jpg" in message
 
 
 def test_a_validation_class_that_is_no_training_class(images, output):

@@ -92,7 +92,7 @@ def test_logits_score_as_in_an_evaluation(evaluate):
     assert "loss" not in without["scores"] and "scores, not probabilities" in told
     assert without["scores"]["top-5"] == values["top-5"]
     _, told = evaluate(truth_rows(LABELS), score_rows(SCORES), "-logits")
-    assert "rows add up to 1, as probabilities do" in told
+    assert "rows add up to 1 like probabilities" in told
 
 
 def best_rows(scores, columns):
@@ -200,11 +200,11 @@ def without_row(rows, row):
     ("results", "complaint"),
     [
         (without_row(score_rows(SCORES), 5), "1 of 40 images of .*truth.csv have no row, such as p4.jpg"),
-        ([*score_rows(SCORES), score_rows(SCORES)[2]], "line 42: 'p1.jpg' is the image of line 3 already"),
+        ([*score_rows(SCORES), score_rows(SCORES)[2]], "line 42: 'p1.jpg' is already the image of line 3"),
         ([*score_rows(SCORES), ["z.jpg", *[0] * 7]], "line 42: 'z.jpg' is none of the 40 images of .*truth"),
         ([*score_rows(SCORES)[:9], ["p8.jpg", 0.5]], "line 10: 2 columns, but 8 in the first line"),
         ([*score_rows(SCORES)[:9], ["p8.jpg", "high", *[0] * 6]], "line 10, column 2: 'high' is no number"),
-        (score_rows(SCORES, ["cat", "dog", "dog", "owl", "pig", "rat", "yak"]), "two columns are called dog"),
+        (score_rows(SCORES, ["cat", "dog", "dog", "owl", "pig", "rat", "yak"]), "two columns are named dog"),
         ([["filename", "label"], ["p0.jpg", "cow"]], "has classes cow: none is a class of .*, which has cat, dog"),
         ("", "is empty; expected a column with the image's name"),
         ("p0.jpg\np1.jpg\n", "one column; expected"),
@@ -225,11 +225,11 @@ def test_numbers_and_names_of_classes_are_told_apart(evaluate):
     by_number = [truth[0], *([name, CLASSES.index(own)] for name, own in truth[1:])]
     plain, _ = evaluate(truth, score_rows(SCORES))
     said, told = evaluate(by_number, score_rows(SCORES))
-    assert said["scores"] == plain["scores"] and "class 0 is the one at this place" in told and "from 0: cat" in told
+    assert said["scores"] == plain["scores"] and "class 0 is the class at this position" in told and "from 0: cat" in told
     with pytest.raises(UserError, match="is of class 0, which .*results.csv has no column for; it has 1, 2, 3"):
         evaluate(by_number, score_rows(SCORES, range(1, 8)))
     more = [[*row, number or "quality"] for number, row in enumerate(score_rows(SCORES))]
-    assert "columns that are no class of" in evaluate(truth, more)[1]
+    assert "columns that are not classes of" in evaluate(truth, more)[1]
     other = [["name", "class"], *([name, "cow" if row % 2 else own] for row, (name, own) in enumerate(truth[1:]))]
     said, told = evaluate(truth, other)
     assert said["scores"]["top-1"] == 50 and "1 classes that" in told and "wrong, cow" in told
@@ -282,7 +282,7 @@ def test_classes_counted_from_1_against_truth_from_0_are_not_scored_in_silence(e
     # A class that is never found hides the range; what would be right tells it.
     said, told = evaluate(rows([*truth, 1, 4]), rows([1, 2, 3, 4, 3, 1, 2, 4]))
     assert said["scores"]["top-1"] == 12.5
-    assert "with classes one lower or higher 6 of 8 would be right, and 1 are: is one side counted from 1?" in told
+    assert "with classes one lower or higher 6 of 8 would be right, and 1 are: does one side count from 1?" in told
     assert "counted from 1" not in evaluate(rows(truth), rows([0, 1, 2, 3, 3, 1]))[1]
 
 

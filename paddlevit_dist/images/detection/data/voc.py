@@ -15,9 +15,9 @@ from ....runtime.text_files import read_bytes, read_text
 from ....tasks.dataset import require_split
 from ...data.annotated_files import image_names, images_in, readable, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
+from ...data.data_warnings import DataWarnings, count
 from ...data.formats import SPLIT_WORDS, folder_paths, get_suffix, names_in, readable_suffixes
 from ...data.image_dataset import read_class_names
-from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
 from ..settings import EDGES, PIXELS, DetectionSettings
 from .indexed_images import (
@@ -217,7 +217,7 @@ def _read(
     corners: str,
 ) -> AnnotationSource:
     known: dict[str, int] = {}  # names of categories in the order in which they were met
-    odd = OddData()
+    odd = DataWarnings()
     images = {part.images: images_in(part.images) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
     missing = set(positions).difference(annotated)
@@ -278,7 +278,7 @@ def _learn_names(file: str, tree: Element, fixed: list[str] | None, known: dict[
         known.setdefault(name, len(known))
 
 
-def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd: OddData) -> np.ndarray:
+def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd: DataWarnings) -> np.ndarray:
     """Rows of OBJECT; ``first`` is the number of the first pixel."""
     rows = []
     for entry in tree.iter("object"):

@@ -7,7 +7,7 @@ import msgspec
 
 from ....runtime.errors import UserError
 from ....runtime.printing import shorten
-from ...data.odd_data import count
+from ...data.data_warnings import count
 from ..coco_files import Id, as_id, elements
 from ..matched_names import match_categories, match_files, require_categories, require_images
 

@@ -13,8 +13,8 @@ from tqdm import tqdm
 from ....runtime.errors import UserError
 from ....runtime.printing import shorten
 from ....runtime.text_files import read_bytes
+from ...data.data_warnings import count
 from ...data.formats import names_in, stems
-from ...data.odd_data import count
 from ...run_lengths import compress_runs, outline
 from ..coco_files import Id
 from ..data.detection_dataset import DetectionDataset

@@ -69,7 +69,7 @@ def test_given_weights_are_scaled_to_mean_one():
     assert class_weights(None, labels, 2) is None
     with pytest.raises(UserError, match="CLASS_WEIGHTS has 3 weights, expected 2"):
         class_weights([1, 2, 3], labels, 2)
-    with pytest.raises(UserError, match="all training samples the weight 0"):
+    with pytest.raises(UserError, match="all training samples weight 0"):
         class_weights([0, 0], labels, 2)
 
 
@@ -90,6 +90,6 @@ def test_the_loss_is_the_weighted_sum():
 def test_classes_of_very_different_size_are_pointed_out_unless_something_makes_up_for_it():
     labels = np.repeat([0, 2, 3], [40, 200, 30])  # none of class 1
     (line,) = format_imbalance(labels, ["cat", "cow", "dog", "hen"], False)
-    assert line.startswith("note: classes differ in size, 200 of dog, 30 of hen: DATA.CLASS_BALANCED true")
+    assert line.startswith("note: classes differ in size, 200 of dog, 30 of hen; DATA.CLASS_BALANCED true")
     assert "200 of 2, 30 of 3" in format_imbalance(labels, None, False)[0]
     assert format_imbalance(labels, None, True) == [] == format_imbalance(np.repeat([0, 1], [49, 10]), None, False)

@@ -83,7 +83,7 @@ def test_a_bad_validation_image_stops_before_the_run(replaces_bad, dataset_of, r
     message = str(caught.value)
     assert "bee/1.png cannot be read as an image: " in message and "\n" not in message
     assert "(with it 2 of the 6 opened images of val: " in message and "bee/2.png)" in message
-    assert message.endswith("; repair or remove it: an evaluation leaves no image out")
+    assert message.endswith("; repair or remove it: an evaluation does not skip images")
     with pytest.raises(UserError, match=r"bee/1\.png cannot be read"):
         looked(dataset_of, root, is_evaluation=True)
 
@@ -162,7 +162,7 @@ def test_turned_images_are_counted_unless_they_are_turned_back(suffix, root):
 def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction(root, tmp_path):
     deep = root / "train" / "ant" / "deep.png"
     Image.fromarray(np.full((6, 8), 40_000, np.uint16)).save(deep)
-    said = f"stored with more than 8 bits a pixel, .* as {deep}"
+    said = f"stored with more than 8 bits a pixel, .* such as {deep}"
     assert re.match(f"1 of the 13 opened images of train is {said}", looked(folders, root)[1])
     inputs = image_inputs([str(root / "train")], tmp_path, lambda image, _: image, "RGB", ReadConfig())
     (line,) = [line for line in inputs.notices if "8 bits" in line]
@@ -181,7 +181,7 @@ def test_identical_images_of_train_and_val_are_counted_with_an_example(sample, d
     monkeypatch.setattr(opening, "ALL_UP_TO", sample)
     monkeypatch.setattr(opening, "SAMPLE", 9)  # all of val; of train the others are compared by size and content
     line = looked(dataset_of, root)[-1]
-    assert line.startswith("3 images of val are identical to images of train, as ")
+    assert line.startswith("3 images of val are identical to images of train, such as ")
     assert line.endswith("ant/5.png") and "ant/x.png and " in line
 
 
@@ -190,7 +190,7 @@ def test_what_was_compared_is_said_where_it_was_not_all(root, monkeypatch):
     monkeypatch.setattr(opening, "SAMPLE", 4)
     opened = [opening.open_split(folders(root, split), split) for split in ("train", "val")]
     assert opening.compare(*opened, seconds=-1.0) == [
-        "no image of val found identical to one of train (compared: all 6 with 4 of 12)"
+        "no validation image is identical to a training image (compared: all 6 with 4 of 12)"
     ]
     assert opening.compare(*opened) == []
 

@@ -21,11 +21,11 @@ PADDING = (1, 2, 3)
 
 def transform(**options) -> SegmentationTrainingTransform:
     plain = {
-        "own": (),
+        "custom_transforms": (),
         "shortest": None,
         "longest": None,
         "scales": (1.0, 1.0),
-        "how": "pillow",
+        "interpolation": "pillow",
         "crop": (20, 24),
         "largest_share": 1.0,
         "flip_probability": 0.0,
@@ -76,7 +76,9 @@ def test_crops_reach_all_places_and_no_sample_depends_on_another():
 def test_labels_lie_where_pixels_do_at_any_scale(how, scale):
     drawn_image, labels = blocks(60, 80)
     size = scaled_size((60, 80), scale)
-    image, found = transform(scales=(scale, scale), crop=size, how=how)(drawn_image, labels, np.random.default_rng(0))
+    image, found = transform(scales=(scale, scale), crop=size, interpolation=how)(
+        drawn_image, labels, np.random.default_rng(0)
+    )
     gray = image[0].astype(float) / 10
 
     def away(down, right):
@@ -220,7 +222,8 @@ def test_own_transforms_change_both_and_draw_from_the_samples_generator(register
     shapes = set()
     for seed in range(12):
         images = [
-            transform(own=(name,), crop=(40, 40))(drawn_image, labels, np.random.default_rng(seed)) for _ in range(2)
+            transform(custom_transforms=(name,), crop=(40, 40))(drawn_image, labels, np.random.default_rng(seed))
+            for _ in range(2)
         ]
         np.testing.assert_array_equal(images[0][0], images[1][0])
         image, found = images[0]

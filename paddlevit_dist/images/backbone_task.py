@@ -106,10 +106,10 @@ class BackboneTask(Task):
 
     def new_images(self, inputs: Sequence[Any], cache_folder: Path, transform: Any) -> InputSamples:
         """Open the result of ``open_inputs`` as samples with the given transform."""
-        from .data.inputs import image_inputs
+        from .data.inputs import open_image_inputs
 
         reading = ReadConfig(self.turns, self.config.DATA.MAX_PIXELS)
-        return image_inputs(inputs, cache_folder, transform, "RGB", reading)
+        return open_image_inputs(inputs, cache_folder, transform, "RGB", reading)
 
     def predict_again(self, samples: Any, index: int, model: paddle.nn.Layer) -> Any:
         """Read a sample again and return its ``predict_step`` result."""
@@ -150,12 +150,12 @@ class BackboneTask(Task):
             self.name_classes(num_classes, self._learned)  # as many as the weights have
         model = self._create(num_classes or self.num_classes)
         source = self.config.MODEL.BACKBONE_PRETRAINED
-        if source is not None and self._begins():
+        if source is not None and self._starts_training():
             report = load_weights(model.pretrained_part, source)
             self.notices.append(f"backbone from {source}: {report.summary()}")
         return model
 
-    def _begins(self) -> bool:
+    def _starts_training(self) -> bool:
         """Return whether a training run begins here without weights of the whole network."""
         model = self.config.MODEL
         if self.config.EVAL or model.PRETRAINED is not None:

@@ -23,19 +23,19 @@ def fit_image(image: np.ndarray) -> np.ndarray:
     return np.asarray(Image.fromarray(image).resize((width, height), filter_))
 
 
-def in_square(image: np.ndarray) -> np.ndarray:
+def paste_in_square(image: np.ndarray) -> np.ndarray:
     """Paste an image of at most ``CELL_PX`` x ``CELL_PX`` into the upper left corner of a white square cell."""
     square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
     square[: image.shape[0], : image.shape[1]] = image
     return square
 
 
-def in_cell(image: np.ndarray) -> np.ndarray:
+def fit_in_cell(image: np.ndarray) -> np.ndarray:
     """Resize an image of any size and paste it into a white square cell of ``CELL_PX``."""
-    return in_square(fit_image(image))
+    return paste_in_square(fit_image(image))
 
 
-def side_by_side(cells: Sequence[np.ndarray]) -> np.ndarray:
+def join_cells(cells: Sequence[np.ndarray]) -> np.ndarray:
     """Join cells from left to right, with gaps."""
     gap = np.full((CELL_PX, _GAP_PX, 3), 255, np.uint8)
     return np.concatenate([part for cell in cells for part in (cell, gap)][:-1], axis=1)
@@ -62,7 +62,7 @@ def build_gallery(
         except (UserError, OSError):
             continue
         cells = draw_cells(index, np.asarray(image), truth)
-        images.append((side_by_side(cells), f"{caption}\n{samples.describe(index)}"))
+        images.append((join_cells(cells), f"{caption}\n{samples.describe(index)}"))
     return [Gallery("Hardest images", images, note)] if images else []
 
 
@@ -75,7 +75,7 @@ def get_palette(dataset: Any, number: int) -> np.ndarray:
     return colors
 
 
-def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
+def overlay_labels(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
     """Blend an image with the colors of its labels; pixels whose label has no color stay unchanged.
 
     Args:
@@ -92,7 +92,7 @@ def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.
     return np.rint(pixels * image_weights[labels][:, :, None] + colored[labels]).astype(np.uint8)
 
 
-def with_legend(image: np.ndarray, entries: Sequence[tuple[str, Color]]) -> Image.Image:
+def add_legend(image: np.ndarray, entries: Sequence[tuple[str, Color]]) -> Image.Image:
     """Add a legend of names and colors at the right side of an image, uint8 (height, width, 3)."""
     height, width = image.shape[:2]
     names = legend(entries, max(height, LINE_PX))

@@ -11,7 +11,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_names import SampleNames
 from ..tasks.score_report import ScoreReport
-from .data.inspection import in_threads
+from .data.inspection import run_in_threads
 from .data.label_pixels import read_label_file
 
 _UNNAMED = 256  # classes, if their number is not given
@@ -48,14 +48,14 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     Raises:
         UserError: a file cannot be read, is not a label map, or has no counterpart of its size.
     """
-    true_files, files = _maps_in(truth, rules.truth_suffix), _maps_in(results, rules.result_suffix)
-    pairs, left_over = _pair(truth, true_files, results, files)
+    true_files, files = _list_maps(truth, rules.truth_suffix), _list_maps(results, rules.result_suffix)
+    pairs, left_over = _pair_maps(truth, true_files, results, files)
     num_classes = _UNNAMED if rules.classes is None else len(rules.classes)
 
     def compare(paths: list[tuple[str, str]], index: int) -> tuple[np.ndarray, int, int]:
-        return _compare(*paths[index], rules, num_classes)
+        return _compare_maps(*paths[index], rules, num_classes)
 
-    compared = list(in_threads(compare, pairs, range(len(pairs)), "comparing", len(pairs), np.inf))
+    compared = list(run_in_threads(compare, pairs, range(len(pairs)), "comparing", len(pairs), np.inf))
     statistics, boundaries = np.moveaxis(
         np.stack([result for result, *_ in compared]), 1, 0
     )  # (images, 3, classes) each
@@ -86,7 +86,7 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     )
     shift = "; 0 in the ground truth is ignored as well, and k is class k - 1" if rules.reduce_zero_label else ""
     return ScoreReport(
-        counted=f"{len(pairs):,} images of {len(classes):,} classes: {results}, ground truth in {truth}",
+        counted=f"{len(pairs):,} images of {len(classes):,} classes: {results}, ground truth: {truth}",
         names=list(true_files),
         sample="image",
         recompute=confusion_scores(statistics, classes, boundaries=boundaries),
@@ -105,7 +105,7 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     )
 
 
-def _maps_in(folder: str, suffix: str) -> dict[str, str]:
+def _list_maps(folder: str, suffix: str) -> dict[str, str]:
     """List the files below a folder that end with ``suffix``: relative name, with the suffix ``_END``, -> path."""
     if not os.path.isdir(folder):
         raise UserError(f"{folder} is not a folder; expected a folder with one label map per image")
@@ -121,7 +121,7 @@ def _maps_in(folder: str, suffix: str) -> dict[str, str]:
     return paths
 
 
-def _pair(
+def _pair_maps(
     truth: str, true_files: dict[str, str], results: str, files: dict[str, str]
 ) -> tuple[list[tuple[str, str]], int]:
     """Pair the paths of each image's ground truth and result; also return the number of results without an image."""
@@ -141,7 +141,7 @@ def _pair(
     return pairs, len(files) - len(pairs)
 
 
-def _compare(truth: str, result: str, rules: LabelMapRules, number: int) -> tuple[np.ndarray, int, int]:
+def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) -> tuple[np.ndarray, int, int]:
     """Count the pixels of one image for ``confusion_scores``.
 
     Returns:

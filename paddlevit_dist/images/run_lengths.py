@@ -133,7 +133,7 @@ class ManyRuns(NamedTuple):
     rows: np.ndarray
 
     @classmethod
-    def of(cls, texts: Sequence[bytes], height: int) -> "ManyRuns":
+    def decode(cls, texts: Sequence[bytes], height: int) -> "ManyRuns":
         """Decode the compressed run lengths that ``compress_runs`` returns."""
         masks = len(texts)
         lengths, first = _decode_lengths(texts)
@@ -181,7 +181,7 @@ def parse_segmentation(segmentation: Any, height: int | None = None, width: int 
     _check_size(height, width)
     if not segmentation:
         raise ValueError("has no polygon")
-    return join([_fill_polygon(points, height, width) for points in _outlines(segmentation)], height, width)
+    return join([_fill_polygon(points, height, width) for points in _parse_outlines(segmentation)], height, width)
 
 
 def join(parts: Sequence[MaskRuns], height: int, width: int) -> MaskRuns:
@@ -220,7 +220,7 @@ def _parse_run_lengths(segmentation: dict[str, Any], height: int | None, width: 
         if (lengths < 0).any():
             raise ValueError("has run lengths that are not COCO's compressed form")
     elif isinstance(counts, (list, np.ndarray)):
-        lengths = _integers(counts)
+        lengths = _parse_integers(counts)
     else:
         raise ValueError('has no "counts"')
     edges = np.cumsum(lengths)
@@ -231,7 +231,7 @@ def _parse_run_lengths(segmentation: dict[str, Any], height: int | None, width: 
     return MaskRuns(int(size[0]), int(size[1]), starts[is_not_empty], ends[is_not_empty])
 
 
-def _integers(counts: Any) -> np.ndarray:
+def _parse_integers(counts: Any) -> np.ndarray:
     try:
         lengths = np.asarray(counts)
     except (ValueError, OverflowError):
@@ -243,7 +243,7 @@ def _integers(counts: Any) -> np.ndarray:
     return lengths.astype(np.int64)
 
 
-def _outlines(polygons: list[Any]) -> list[np.ndarray]:
+def _parse_outlines(polygons: list[Any]) -> list[np.ndarray]:
     """Parse the corners of each polygon, float64 (corners, 2); as in COCO's tools, one or two cover no pixels."""
     outlines = []
     for polygon in polygons:
@@ -267,9 +267,9 @@ def outline(box: Sequence[float] | np.ndarray) -> list[list[float]]:
 
 def _fill_polygon(corners: np.ndarray, height: int, width: int) -> MaskRuns:
     """Return the pixels of one polygon, float64 (corners, 2)."""
-    number = _crossings(corners, height, width, np.empty(0, np.int64))
+    number = _find_crossings(corners, height, width, np.empty(0, np.int64))
     pixels = np.empty(number, np.int64)
-    _crossings(corners, height, width, pixels)
+    _find_crossings(corners, height, width, pixels)
     edges, times = np.unique(pixels, return_counts=True)
     edges = edges[(times % 2 == 1) & (edges < height * width)]  # an even number of crossings changes nothing
     ends = edges[1::2]
@@ -279,7 +279,7 @@ def _fill_polygon(corners: np.ndarray, height: int, width: int) -> MaskRuns:
 
 
 @compiled(needs_numba=False, error_model="numpy")
-def _crossings(corners, height, width, pixels):
+def _find_crossings(corners, height, width, pixels):
     """Find where an outline crosses the middles of columns: the pixels at which outside and inside change.
 
     Returns their number, and writes them to ``pixels`` unless that is empty.
@@ -347,11 +347,11 @@ def _decode_lengths(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         (-1,) if a text is not valid.
     """
     ends = np.cumsum([0, *map(len, texts)])
-    return _lengths(np.frombuffer(b"".join(texts), np.uint8), ends)
+    return _parse_lengths(np.frombuffer(b"".join(texts), np.uint8), ends)
 
 
 @compiled(needs_numba=False)
-def _lengths(texts, ends):
+def _parse_lengths(texts, ends):
     lengths, first, number = np.empty(len(texts), np.int64), np.zeros(len(ends), np.int64), 0
     for text in range(len(ends) - 1):
         value, shift = np.int64(0), np.int64(0)

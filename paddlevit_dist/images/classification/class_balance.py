@@ -52,7 +52,9 @@ def draw_balanced_order(labels: np.ndarray, generator: np.random.Generator) -> n
     return generator.permutation(np.concatenate(chosen)).astype(np.int64)
 
 
-def class_weights(setting: None | str | Sequence[float], labels: np.ndarray, num_classes: int) -> np.ndarray | None:
+def compute_class_weights(
+    setting: None | str | Sequence[float], labels: np.ndarray, num_classes: int
+) -> np.ndarray | None:
     """Compute the weight of each class, float32 (num_classes,), with a mean of 1 over the training samples.
 
     Args:

@@ -94,7 +94,9 @@ def report_figures(
     shares = compute_shares(paddle.to_tensor(np.stack([image for image, _ in captioned]))) if captioned else None
     attention: list[Figure] = []
     if shares is not None:
-        images = [(overlaid(_pixels(image), share), caption) for (image, caption), share in zip(captioned, shares)]
+        images = [
+            (overlay_shares(_pixels(image), share), caption) for (image, caption), share in zip(captioned, shares)
+        ]
         note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
         attention = [Gallery("What the model looks at", images, note)]
     return [*galleries(evaluated, draw, samples.describe), *tables(evaluated), *attention]
@@ -161,7 +163,7 @@ def _watch_attention(layers: Sequence[tuple[Any, _RollOut]]) -> Iterator[None]:
             hook.remove()
 
 
-def overlaid(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def overlay_shares(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Darken the less important patches of an image and put the result next to it: uint8 (height, 2 x width, 3).
 
     Args:

@@ -72,7 +72,7 @@ class ProbeModel(Model):
         self.heads = nn.LayerList([Linear(backbone.embed_dim, num_classes, zero, zero) for _ in range(heads)])
         plain: dict[str, KeyMap] = {"timm": from_torch_names, **backbone.key_maps}
         classifiers = tuple(f"{layer}." for layer in backbone.classifier_layers)
-        self.key_maps = {owner: _below_backbone(key_map, classifiers) for owner, key_map in plain.items()}
+        self.key_maps = {owner: _prefix_backbone(key_map, classifiers) for owner, key_map in plain.items()}
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Compute logits (heads, batch, classes) of images (batch, channels, rows, columns) or features (batch, n)."""
@@ -88,7 +88,7 @@ class ProbeModel(Model):
         return self.backbone.notices_of_resized([name.removeprefix(_BACKBONE) for name in names])
 
 
-def _below_backbone(key_map: KeyMap, classifiers: tuple[str, ...]) -> KeyMap:
+def _prefix_backbone(key_map: KeyMap, classifiers: tuple[str, ...]) -> KeyMap:
     """Wrap the key map of a backbone, and drop the classifiers in its weights."""
 
     def rename(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -328,7 +328,7 @@ class KnnProbe(ProbeTask):
         assert self._bank is not None
         bank, labels = self._bank
         numbers, queries = self.config.PROBE.KNN_K, F.normalize(batch["features"], axis=-1)
-        similarity, place = nearest(queries, bank, max(numbers))  # (batch, most)
+        similarity, place = find_nearest(queries, bank, max(numbers))  # (batch, most)
         similarity = similarity - similarity[:, :1]  # does not change the shares, and avoids overflow
         votes = paddle.exp(similarity / self.config.PROBE.TEMPERATURE).unsqueeze(-1)
         votes = votes * F.one_hot(labels[place], self.num_classes)  # (batch, most, classes)
@@ -341,7 +341,7 @@ class KnnProbe(ProbeTask):
         return ProbeMetrics(self.num_classes, self.evaluated_classes, "neighbors", names, 0)
 
 
-def nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+def find_nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Find the ``number`` largest products of each query with rows of the bank, and their rows.
 
     The bank is read in parts, so that its size does not increase the memory.

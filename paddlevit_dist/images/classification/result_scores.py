@@ -71,7 +71,7 @@ def score(
     loss = means({"loss": answers.losses})
     has_loss = bool(np.isfinite(answers.losses).any())
     return ScoreReport(
-        counted=f"{len(truth.names):,} images of {len(truth.classes):,} classes: {path}, truth in {truth.source}",
+        counted=f"{len(truth.names):,} images of {len(truth.classes):,} classes: {path}, ground truth: {truth.source}",
         names=truth.names,
         sample="image",
         recompute=ProportionRecompute(lambda weights: {**classified(weights), **loss(weights)}, classified.rates()),

@@ -32,7 +32,7 @@ from .. import expected_input
 from ..data.held_out import open_images
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
-from ..data.inputs import image_inputs
+from ..data.inputs import open_image_inputs
 from ..data.inspection import SplitInspection
 from ..data.parts import PartReader
 from ..data.quarantine import ReplacementReader, merge_quarantine
@@ -49,7 +49,7 @@ from ..transforms.on_device import (
     soft_cross_entropy,
 )
 from ..transforms.policies import build_augmentation
-from .class_balance import class_weights, format_imbalance, weighted_cross_entropy
+from .class_balance import compute_class_weights, format_imbalance, weighted_cross_entropy
 from .distillation import build_teacher, distillation_loss
 from .export import export_parts
 from .figures import report_figures, roll_out
@@ -111,7 +111,7 @@ class Classification(ClassifierTask):
         self._check_classes(dataset)
         if dataset.labels is not None:
             check_labels(np.asarray(dataset.labels), dataset.num_classes, f"dataset {data.DATASET}", dataset.describe)
-        notes += self._inspection.look(dataset, split, dataset.num_classes)
+        notes += self._inspection.inspect(dataset, split, dataset.num_classes)
         is_training = self.trains_on(split)
         transform = self.training_transform(dataset.kind) if is_training else evaluation_transform(data, dataset.kind)
         samples = ClassificationSamples(dataset, transform, self.erasing if is_training else None)
@@ -176,7 +176,7 @@ class Classification(ClassifierTask):
                 f"dataset {data.DATASET} does not expose its labels: give it an attribute 'labels', or remove "
                 "DATA.CLASS_BALANCED and TRAIN.CLASS_WEIGHTS"
             )
-        self.class_weights = class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self.num_classes)
+        self.class_weights = compute_class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self.num_classes)
         samples.is_balanced = data.CLASS_BALANCED
         if labels is not None:
             is_corrected = data.CLASS_BALANCED or self.class_weights is not None
@@ -407,7 +407,7 @@ class Classification(ClassifierTask):
         data, dataset = self.config.DATA, find_dataset_class(self.config)
         transform = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
         reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
-        samples = image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
+        samples = open_image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
         if dataset is ImageDataset:
             note = f"note: dataset {data.DATASET} is not registered here; its images are treated as photographs"
             samples.notices = [note, *samples.notices]

@@ -6,17 +6,17 @@ import os
 from collections.abc import Iterable, Iterator
 
 from ...runtime.errors import UserError
-from .formats import folder_paths, get_suffix, names_in, readable_suffixes
+from .formats import get_suffix, list_folders, list_names, readable_suffixes
 
 
-def images_in(folder: str) -> dict[str, str]:
+def map_images_by_stem(folder: str) -> dict[str, str]:
     """List the images directly in a folder, in the order of their names: name without suffix -> name.
 
     Raises:
         UserError: the folder cannot be listed, or two images differ in their suffix only.
     """
     images: dict[str, str] = {}
-    for name in image_names(folder):
+    for name in list_image_names(folder):
         stem = os.path.splitext(name)[0]
         if stem in images:
             raise UserError(
@@ -26,14 +26,14 @@ def images_in(folder: str) -> dict[str, str]:
     return images
 
 
-def image_names(folder: str) -> list[str]:
+def list_image_names(folder: str) -> list[str]:
     """Return the sorted names of the images directly in a folder.
 
     Raises:
         UserError: the folder cannot be listed.
     """
     suffixes = readable_suffixes()
-    return [name for name in names_in(folder) if get_suffix(os.fsencode(name)) in suffixes]
+    return [name for name in list_names(folder) if get_suffix(os.fsencode(name)) in suffixes]
 
 
 @contextlib.contextmanager
@@ -63,10 +63,10 @@ def stamp(kind: str, files: Iterable[str]) -> bytes:
     return key.digest()
 
 
-def images_below(folder: str) -> list[str]:
+def list_images_below(folder: str) -> list[str]:
     """List the images in a folder and its subfolders, relative to it."""
-    paths = list(images_in(folder).values())
-    for path in folder_paths(folder):
+    paths = list(map_images_by_stem(folder).values())
+    for path in list_folders(folder):
         if not os.path.islink(path):
-            paths += [os.path.join(os.path.basename(path), inner) for inner in images_below(path)]
+            paths += [os.path.join(os.path.basename(path), inner) for inner in list_images_below(path)]
     return paths

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...runtime.errors import UserError
-from .formats import SPLIT_WORDS, folder_paths, get_suffix, names_in, readable_suffixes
+from .formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes
 
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_IMAGES = ("JPEGImages", "images", "Images", "img")
@@ -38,14 +38,14 @@ class DatasetGuess(NamedTuple):
     reason: str
 
 
-def first_names(folder: str) -> list[str]:
+def list_first_names(folder: str) -> list[str]:
     """Return the first names in a folder; none if the folder cannot be listed."""
-    return names_in(folder, may_be_absent=True, most=MOST_NAMES)
+    return list_names(folder, may_be_absent=True, most=MOST_NAMES)
 
 
-def first_folders(folder: str) -> list[str]:
+def list_first_folders(folder: str) -> list[str]:
     """Return the paths of the first folders in a folder; none if the folder cannot be listed."""
-    return folder_paths(folder, may_be_absent=True, most=MOST_NAMES)
+    return list_folders(folder, may_be_absent=True, most=MOST_NAMES)
 
 
 def find_boxes(root: str, shown: str) -> list[DatasetGuess]:
@@ -57,9 +57,9 @@ def find_boxes(root: str, shown: str) -> list[DatasetGuess]:
     """
     guesses = []
     for dataset, find, description in (
-        ("coco", _coco, "annotations in COCO's format"),
-        ("voc", _voc, "Pascal VOC's annotations"),
-        ("yolo", _yolo, "YOLO's labels"),
+        ("coco", _find_coco, "annotations in COCO's format"),
+        ("voc", _find_voc, "Pascal VOC's annotations"),
+        ("yolo", _find_yolo, "YOLO's labels"),
     ):
         file = find(root)
         if file is not None:
@@ -67,11 +67,11 @@ def find_boxes(root: str, shown: str) -> list[DatasetGuess]:
     return guesses
 
 
-def json_files(root: str, most: int | None = None) -> list[str]:
+def list_json_files(root: str, most: int | None = None) -> list[str]:
     """List the JSON files in a folder and its direct subfolders; ``most`` limits the names read from each folder."""
     files = []
-    for folder in (root, *folder_paths(root, most=most)):
-        names = names_in(folder, may_be_absent=True, most=most)
+    for folder in (root, *list_folders(root, most=most)):
+        names = list_names(folder, may_be_absent=True, most=most)
         files += [os.path.join(folder, name) for name in names if name.lower().endswith(".json")]
     return files
 
@@ -83,7 +83,9 @@ def is_coco(file: str) -> bool:
 
 def find_labelme(root: str) -> str | None:
     """Return a Labelme file (outlines of one image) in a folder or one level down; None if there is none."""
-    return next((file for file in json_files(root, MOST_NAMES)[:20] if _LABELME.search(read_beginning(file))), None)
+    return next(
+        (file for file in list_json_files(root, MOST_NAMES)[:20] if _LABELME.search(read_beginning(file))), None
+    )
 
 
 def refuse_labelme(path: str) -> None:
@@ -102,67 +104,67 @@ def refuse_labelme(path: str) -> None:
         )
 
 
-def _coco(root: str) -> str | None:
-    files = json_files(root, MOST_NAMES)
+def _find_coco(root: str) -> str | None:
+    files = list_json_files(root, MOST_NAMES)
     return next((file for file in files if is_coco(file) and not os.path.basename(file).startswith("panoptic_")), None)
 
 
-def _voc(root: str) -> str | None:
+def _find_voc(root: str) -> str | None:
     tops = [root, os.path.join(root, "VOCdevkit")]
-    tops += [folder for top in tops for folder in first_folders(top)]
+    tops += [folder for top in tops for folder in list_first_folders(top)]
     places = [root, *(os.path.join(top, name) for top in tops for name in VOC_ANNOTATIONS)]
     places += [os.path.join(root, name) for name in SPLIT_FOLDERS]
-    return _first(places, ".xml", _VOC)
+    return _find_first(places, ".xml", _VOC)
 
 
-def yolo_descriptions(root: str) -> list[str]:
+def find_yolo_descriptions(root: str) -> list[str]:
     """Return the YAML files in a folder that describe YOLO data: one with a usual name, else all others."""
     usual = [os.path.join(root, name) for name in _YOLO_DESCRIPTIONS]
     usual = [file for file in usual if os.path.isfile(file)]
     if usual:
         return usual[:1]
-    files = [os.path.join(root, name) for name in first_names(root) if name.lower().endswith((".yaml", ".yml"))]
+    files = [os.path.join(root, name) for name in list_first_names(root) if name.lower().endswith((".yaml", ".yml"))]
     return [file for file in files if _YOLO.search(read_beginning(file)) and _YOLO_PLACES.search(read_beginning(file))]
 
 
-def _yolo(root: str) -> str | None:
-    described = [file for file in yolo_descriptions(root) if _YOLO.search(read_beginning(file))]
+def _find_yolo(root: str) -> str | None:
+    described = [file for file in find_yolo_descriptions(root) if _YOLO.search(read_beginning(file))]
     if described:
         return described[0]
-    return _yolo_labels(root, _LABEL)
+    return _find_yolo_labels(root, _LABEL)
 
 
 def find_yolo_outlines(root: str) -> str | None:
     """Return a YOLO label file whose first line is an outline, not a box; None if there is none."""
-    return _yolo_labels(root, _OUTLINE)
+    return _find_yolo_labels(root, _OUTLINE)
 
 
-def _yolo_labels(root: str, line: re.Pattern[bytes]) -> str | None:
+def _find_yolo_labels(root: str, line: re.Pattern[bytes]) -> str | None:
     labels = os.path.join(root, "labels")
-    places = [labels, *first_folders(labels), *(os.path.join(root, split, "labels") for split in SPLIT_FOLDERS)]
-    file = _first(places, ".txt", line)
+    places = [labels, *list_first_folders(labels), *(os.path.join(root, split, "labels") for split in SPLIT_FOLDERS)]
+    file = _find_first(places, ".txt", line)
     if file is None:  # next to the images, as labelImg writes them
         places = [root, *(os.path.join(root, split) for split in SPLIT_FOLDERS)]
-        file = _first(places, ".txt", line, has_image_of_same_name)
+        file = _find_first(places, ".txt", line, has_matching_image)
     return file
 
 
-def has_image_of_same_name(file: str) -> bool:
+def has_matching_image(file: str) -> bool:
     """Return whether an image of the same name is in the same folder."""
     folder, name = os.path.split(file)
     stem = os.path.splitext(name)[0]
     return any(
         os.path.splitext(other)[0] == stem and get_suffix(os.fsencode(other)) in readable_suffixes()
-        for other in first_names(folder)
+        for other in list_first_names(folder)
     )
 
 
-def _first(
+def _find_first(
     folders: Sequence[str], suffix: str, beginning: re.Pattern[bytes], fits: Callable[[str], bool] = bool
 ) -> str | None:
     """Return the first file with this suffix and beginning among the first files of each folder."""
     for folder in folders:
-        files = [os.path.join(folder, name) for name in first_names(folder) if name.lower().endswith(suffix)]
+        files = [os.path.join(folder, name) for name in list_first_names(folder) if name.lower().endswith(suffix)]
         for file in files[:20]:
             head = read_beginning(file)
             if beginning.search(head.split(b"\n", 1)[0] if suffix == ".txt" else head) and fits(file):

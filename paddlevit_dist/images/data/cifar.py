@@ -90,7 +90,7 @@ class _Cifar(ConvertedSet):
         return [source / name for name in self._names] if source.is_dir() else [source]
 
     def _convert(self) -> np.ndarray:
-        batches = _from_folder if os.path.isdir(self.source) else _from_archive
+        batches = _read_folder if os.path.isdir(self.source) else _read_archive
         parts = []
         try:
             for name, content in batches(self.source, self._names):
@@ -106,7 +106,7 @@ class _Cifar(ConvertedSet):
         return records
 
 
-def _from_folder(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
+def _read_folder(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     for name in names:
         file = Path(source, name)
         if not file.is_file():
@@ -116,7 +116,7 @@ def _from_folder(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
         yield name, read_regular(file)
 
 
-def _from_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
+def _read_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     """Read sequentially, since the archive is compressed; batches read too early wait for their turn."""
     waiting: dict[str, bytes] = {}
     due = list(names)

@@ -17,18 +17,18 @@ from ...tasks.dataset import require_split
 from .formats import (
     SPLIT_WORDS,
     SkippedFiles,
-    entries_in,
-    files_below,
     find_hint,
-    folder_paths,
     get_suffix,
     is_hidden,
+    iterate_entries,
+    list_folders,
     read_head,
     readable_suffixes,
+    walk_files,
 )
 from .image_dataset import ImageDataset, name_folders
 from .prepared import FILE as PREPARED
-from .reading import SPLITS, ReadConfig, decode_image, existing_folder
+from .reading import SPLITS, ReadConfig, decode_image, require_folder
 
 TRAIN_FOLDER = "train"
 VAL_FOLDERS = (*SPLIT_WORDS["val"], "test")
@@ -120,7 +120,7 @@ def list_classes(root: str, folder: str) -> list[str]:
 
 def _visible_folders(root: str, folder: str = "") -> list[str]:
     path = os.path.join(root, folder) if folder else root
-    return list(map(os.path.basename, folder_paths(path, may_be_absent=False)))
+    return list(map(os.path.basename, list_folders(path, may_be_absent=False)))
 
 
 def _check_known(present: list[str], classes: list[str], root: str, folder: str) -> None:
@@ -136,7 +136,7 @@ def _check_known(present: list[str], classes: list[str], root: str, folder: str)
 def _count_outside_classes(skipped_files: SkippedFiles) -> None:
     """Count the images directly in the folder; its subfolders are the classes."""
     suffixes = readable_suffixes()
-    for entry in entries_in(skipped_files.place):
+    for entry in iterate_entries(skipped_files.place):
         suffix = get_suffix(os.fsencode(entry.name))
         if (suffix in suffixes or find_hint(suffix.decode("ascii")) is not None) and not is_folder(entry):
             skipped_files.add_outside_classes(os.fsencode(entry.path))
@@ -151,7 +151,7 @@ def _list_class_images(root: str, folder: str, class_name: str, skipped_files: S
     top = os.fsencode(os.path.join(root, folder, class_name))
     relative_from = len(os.fsencode(root).rstrip(b"/")) + 1
     paths = []
-    for entry in files_below(top, _refuse):
+    for entry in walk_files(top, _refuse):
         name = entry.name
         if is_hidden(name):
             continue
@@ -244,7 +244,7 @@ class ClassFolders(IndexedClassImages):
             UserError: the folder has a different layout, or a class is empty.
         """
         self.split = split
-        root = existing_folder(data_path, "folder", self.layout)
+        root = require_folder(data_path, "folder", self.layout)
         if whole and not os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
             split = WHOLE
         index, skipped_files = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")

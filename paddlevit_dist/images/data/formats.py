@@ -101,7 +101,7 @@ def is_hidden_path(path: bytes) -> bool:
     return any(is_hidden(part) for part in path.split(b"/") if part not in (b".", b".."))
 
 
-def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os.DirEntry[bytes]]:
+def walk_files(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os.DirEntry[bytes]]:
     """Yield all files below a folder, and hidden folders, which are not entered. Links are followed.
 
     Args:
@@ -129,7 +129,7 @@ def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[o
                 yield entry
 
 
-def entries_in(folder: str, may_be_absent: bool = False, most: int | None = None) -> Iterator[os.DirEntry[str]]:
+def iterate_entries(folder: str, may_be_absent: bool = False, most: int | None = None) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a folder, unordered, without hidden ones.
 
     Args:
@@ -150,14 +150,14 @@ def entries_in(folder: str, may_be_absent: bool = False, most: int | None = None
             raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
 
 
-def names_in(folder: str, may_be_absent: bool = False, most: int | None = None) -> list[str]:
-    """Return the sorted names of ``entries_in``."""
-    return sorted(entry.name for entry in entries_in(folder, may_be_absent, most))
+def list_names(folder: str, may_be_absent: bool = False, most: int | None = None) -> list[str]:
+    """Return the sorted names of ``iterate_entries``."""
+    return sorted(entry.name for entry in iterate_entries(folder, may_be_absent, most))
 
 
-def folder_paths(folder: str, may_be_absent: bool = True, most: int | None = None) -> list[str]:
-    """Return the sorted paths of the folders among ``entries_in``."""
-    return sorted(entry.path for entry in entries_in(folder, may_be_absent, most) if is_folder(entry))
+def list_folders(folder: str, may_be_absent: bool = True, most: int | None = None) -> list[str]:
+    """Return the sorted paths of the folders among ``iterate_entries``."""
+    return sorted(entry.path for entry in iterate_entries(folder, may_be_absent, most) if is_folder(entry))
 
 
 def stems(names: Iterable[str]) -> list[str]:
@@ -177,7 +177,7 @@ def find_hint(suffix: str) -> str | None:
     return _IMAGE_HINTS.get(suffix)
 
 
-def image_kind(head: bytes) -> str | None:
+def detect_image_type(head: bytes) -> str | None:
     """Return the image type of a file from its first 16 bytes, or None if it is not an image.
 
     Only formats with an unambiguous signature are recognized.
@@ -227,7 +227,7 @@ class SkippedFiles:
         suffix = get_suffix(name)
         shown = suffix.decode("ascii")
         self.counts[shown] += 1
-        if find_hint(shown) or (suffix not in _TEXT_SUFFIXES and image_kind(read_head())):
+        if find_hint(shown) or (suffix not in _TEXT_SUFFIXES and detect_image_type(read_head())):
             self.images[shown] += 1
             self.example = min(self.example or os.fsdecode(path), os.fsdecode(path))
 

@@ -12,14 +12,14 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.text_files import read_json
-from .box_layouts import DatasetGuess, find_boxes, first_folders, first_names, is_coco, refuse_labelme
+from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, list_first_names, refuse_labelme
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import VAL_FOLDERS
 from .formats import find_hint, get_suffix, readable_suffixes
 from .imagenet import FIRST_OF_KIT, LISTS
 from .map_layouts import find_label_maps
 from .reading import SPLITS
-from .small_sets import idx_file
+from .small_sets import find_idx_file
 from .tar_files import find_shards
 
 _DEEPEST = 4  # levels below a class folder that are searched for an image
@@ -68,7 +68,7 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
             raise UserError(
                 f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(root)}"
             )
-        return _cifar(root, shown)
+        return _detect_cifar(root, shown)
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
     annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
     guesses = [candidate for candidate in (detect(root, shown) for detect in _DETECTORS) if candidate is not None]
@@ -89,11 +89,11 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     return None
 
 
-def _images(root: str, shown: str) -> DatasetGuess | None:
+def _detect_images(root: str, shown: str) -> DatasetGuess | None:
     """Detect class folders, PaddleViT's lists or tar files; the most specific description of the images wins."""
     lists = [name for name in LISTS.values() if os.path.isfile(os.path.join(root, name))]
-    class_folders = _class_folders(root, shown)
-    tars = _tars(root, shown, or_packed=class_folders is None and not lists)
+    class_folders = _detect_class_folders(root, shown)
+    tars = _detect_tars(root, shown, or_packed=class_folders is None and not lists)
     if lists and (tars is None or _lists_files(os.path.join(root, lists[0]), root)):
         return DatasetGuess(
             "imagenet2012", f"{shown} has {' and '.join(lists)}, lists of 'path label' for ImageNet's 1,000 classes"
@@ -102,14 +102,14 @@ def _images(root: str, shown: str) -> DatasetGuess | None:
     return tars or class_folders
 
 
-def _class_folders(root: str, shown: str) -> DatasetGuess | None:
+def _detect_class_folders(root: str, shown: str) -> DatasetGuess | None:
     splits = [name for name in ("train", *VAL_FOLDERS) if _has_class_folders(os.path.join(root, name))]
     if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
         where = "class folders below train and " if "train" in splits else ""
         return DatasetGuess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation images")
     if splits:
         return DatasetGuess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
-    paths = first_folders(root)
+    paths = list_first_folders(root)
     if any(_NO_CLASS.fullmatch(os.path.basename(path)) for path in paths):
         return None
     classes = [os.path.basename(path) for path in paths if _has_image(path, deepest=0)]
@@ -123,27 +123,27 @@ def _class_folders(root: str, shown: str) -> DatasetGuess | None:
 
 def _has_classes(root: str) -> bool:
     """Return whether any folder that may be a class contains images, below a split or not."""
-    below = (path for folder in (root, *first_folders(root)) for path in first_folders(folder))
+    below = (path for folder in (root, *list_first_folders(root)) for path in list_first_folders(folder))
     return any(_has_image(path, 0) for path in below if not _NO_CLASS.fullmatch(os.path.basename(path)))
 
 
 def _has_class_folders(folder: str) -> bool:
-    return any(_has_image(path, _DEEPEST) for path in first_folders(folder))
+    return any(_has_image(path, _DEEPEST) for path in list_first_folders(folder))
 
 
 def _has_image(folder: str, deepest: int) -> bool:
     """Return whether a folder has images up to ``deepest`` levels down, including formats that cannot be opened."""
-    for name in first_names(folder):
+    for name in list_first_names(folder):
         suffix = get_suffix(os.fsencode(name))
         if name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
             continue
         is_image = suffix in readable_suffixes() or find_hint(suffix.decode("ascii"))
         if is_image and not os.path.isdir(os.path.join(folder, name)):
             return True
-    return deepest > 0 and any(_has_image(path, deepest - 1) for path in first_folders(folder))
+    return deepest > 0 and any(_has_image(path, deepest - 1) for path in list_first_folders(folder))
 
 
-def _tars(root: str, shown: str, or_packed: bool) -> DatasetGuess | None:
+def _detect_tars(root: str, shown: str, or_packed: bool) -> DatasetGuess | None:
     shards: list[str] = []
     for split in LISTS:
         try:
@@ -163,7 +163,7 @@ def _lists_files(list_file: str, root: str) -> bool:
     return bool(fields) and os.path.isfile(os.path.join(os.fsencode(root), fields[0]))
 
 
-def _cifar(root: str, shown: str) -> DatasetGuess | None:
+def _detect_cifar(root: str, shown: str) -> DatasetGuess | None:
     guesses: list[DatasetGuess] = []
     for dataset in (Cifar10, Cifar100):
         try:
@@ -176,15 +176,16 @@ def _cifar(root: str, shown: str) -> DatasetGuess | None:
     return guesses[0] if guesses else None
 
 
-def _idx(root: str, shown: str) -> DatasetGuess | None:
+def _detect_idx(root: str, shown: str) -> DatasetGuess | None:
     """Detect MNIST or Fashion-MNIST, which share file names, by their first labels, else by the path."""
     parts = {
-        part: [file for split in SPLITS if (file := idx_file(Path(root), split, part))] for part in ("labels", "images")
+        part: [file for split in SPLITS if (file := find_idx_file(Path(root), split, part))]
+        for part in ("labels", "images")
     }
     if not any(parts.values()):
         return None
     for file in parts["labels"]:
-        dataset = _FIRST_LABELS.get(_first_labels(file))
+        dataset = _FIRST_LABELS.get(_read_first_labels(file))
         if dataset:
             return DatasetGuess(dataset, f"{shown} has IDX files that begin with the labels of {dataset}")
     if "fashion" in root.lower():
@@ -192,7 +193,7 @@ def _idx(root: str, shown: str) -> DatasetGuess | None:
     return DatasetGuess("mnist", f"{shown} has IDX files, read as mnist since its name does not contain fashion")
 
 
-def _first_labels(file: Path) -> bytes:
+def _read_first_labels(file: Path) -> bytes:
     try:
         with gzip.open(file) if file.suffix == ".gz" else open(file, "rb") as stream:
             return stream.read(18)[8:]
@@ -200,7 +201,7 @@ def _first_labels(file: Path) -> bytes:
         return b""
 
 
-def _scenes(root: str, shown: str) -> DatasetGuess | None:
+def _detect_scenes(root: str, shown: str) -> DatasetGuess | None:
     if not (os.path.isfile(os.path.join(root, "classes.txt")) and os.path.isdir(os.path.join(root, "scenes"))):
         return None
     try:
@@ -213,14 +214,14 @@ def _scenes(root: str, shown: str) -> DatasetGuess | None:
     )
 
 
-def _volumes(root: str, shown: str) -> DatasetGuess | None:
+def _detect_volumes(root: str, shown: str) -> DatasetGuess | None:
     if os.path.isfile(os.path.join(root, "dataset.json")) and os.path.isdir(os.path.join(root, "imagesTr")):
         return DatasetGuess("nnunet", f"{shown} has dataset.json and imagesTr, volumes in nnU-Net's layout")
     for split in ("train", "val"):
         folder = os.path.join(root, split)
-        names = [name.lower() for name in first_names(folder)]
+        names = [name.lower() for name in list_first_names(folder)]
         files = [name for name in names if name.endswith(_VOLUME_SUFFIXES)]
-        files += [f"{os.path.basename(path)}/*.dcm" for path in first_folders(folder) if _is_series(path)]
+        files += [f"{os.path.basename(path)}/*.dcm" for path in list_first_folders(folder) if _is_series(path)]
         if any(name.endswith(_LANDMARK_SUFFIXES) for name in names):
             files += [name for name in names if name.endswith(_ARRAY_SUFFIXES)]
         if files:
@@ -231,7 +232,7 @@ def _volumes(root: str, shown: str) -> DatasetGuess | None:
 
 def _is_series(folder: str) -> bool:
     """Return whether the first file in a folder is a slice of a DICOM series, by its suffix or first bytes."""
-    files = filter(os.path.isfile, (os.path.join(folder, name) for name in first_names(folder)))
+    files = filter(os.path.isfile, (os.path.join(folder, name) for name in list_first_names(folder)))
     first = next(files, None)
     if first is None or first.lower().endswith(_DICOM_SUFFIXES):
         return first is not None
@@ -244,8 +245,8 @@ def _is_series(folder: str) -> bool:
 
 def _refuse_point_clouds(root: str, shown: str) -> None:
     """Raise an error with the command that converts raw point clouds to a dataset."""
-    for folder in (root, *first_folders(root)):
-        names = first_names(folder)
+    for folder in (root, *list_first_folders(root)):
+        names = list_first_names(folder)
         formats = (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply"))
         for suffix, command in (*formats, *((suffix, "scenes") for suffix in (".las", ".laz", ".pcd"))):
             example = next((name for name in names if name.endswith(suffix)), None)
@@ -264,4 +265,10 @@ def _refuse_several(guesses: list[DatasetGuess]) -> None:
         raise UserError(f"{kinds}: select one with -dataset, or move them to separate folders")
 
 
-_DETECTORS: tuple[Callable[[str, str], DatasetGuess | None], ...] = (_images, _idx, _cifar, _scenes, _volumes)
+_DETECTORS: tuple[Callable[[str, str], DatasetGuess | None], ...] = (
+    _detect_images,
+    _detect_idx,
+    _detect_cifar,
+    _detect_scenes,
+    _detect_volumes,
+)

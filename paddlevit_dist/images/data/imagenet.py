@@ -21,7 +21,7 @@ from ...tasks.dataset import require_split
 from .class_folders import IndexedClassImages, index_class_folders, list_classes
 from .formats import SkippedFiles
 from .image_dataset import name_folders, read_class_names
-from .reading import SPLITS, check_labels, existing_folder
+from .reading import SPLITS, check_labels, require_folder
 
 _LINES_PER_BATCH = 65536
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -66,7 +66,7 @@ class ImageNet2012(IndexedClassImages):
             UserError: neither layout is found, or a list has an invalid line.
         """
         self.split = split
-        root = existing_folder(data_path, "imagenet2012", self.layout)
+        root = require_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
         skipped_files: SkippedFiles | None = None  # lists and the development kit name every image
         num_classes = NUM_CLASSES_OF_LISTS
@@ -145,7 +145,7 @@ def _entries(list_file: Path, num_classes: int) -> Iterator[tuple[bytes, int]]:
             yield path, label
 
 
-def label_files(root: str, split: str) -> list[str]:
+def find_label_files(root: str, split: str) -> list[str]:
     """Return the files under ``root`` that may contain the labels of ``split``, for images in tar files."""
     files = [os.path.join(root, f"{split}{_LIST_SUFFIX}")]
     return [*files, os.path.join(root, f"{_KIT}.tar.gz"), os.path.join(root, _KIT, _TRUTH)] if split == "val" else files
@@ -161,7 +161,7 @@ def read_listed_labels(root: str, split: str) -> dict[bytes, int] | None:
     """
     path = Path(root, f"{split}{_LIST_SUFFIX}")
     if not path.is_file():
-        return kit_labels(root) if split == "val" else None
+        return read_kit_labels(root) if split == "val" else None
     labels: dict[bytes, int] = {}
     for file, label in _entries(path, 1 << 31):
         name = os.path.basename(file)
@@ -170,7 +170,7 @@ def read_listed_labels(root: str, split: str) -> dict[bytes, int] | None:
     return labels
 
 
-def kit_labels(root: str) -> dict[bytes, int] | None:
+def read_kit_labels(root: str) -> dict[bytes, int] | None:
     """Read the labels of ``ILSVRC2012_val_00000001.JPEG`` etc. from the development kit in ``root``.
 
     The kit may be extracted or a ``.tar.gz``; None without it. Classes are numbered by sorted WordNet id, as usual.
@@ -209,7 +209,7 @@ def _read_truth(file: Path, archive: Path) -> bytes | None:
 
 def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
     """Index the validation images in a single folder, with labels from the development kit."""
-    labels = kit_labels(root)
+    labels = read_kit_labels(root)
     if labels is None:
         raise UserError(
             f"{os.path.join(root, 'val')} has no class folders, and {root} has no ILSVRC2012_devkit_t12 (folder or "

@@ -75,7 +75,7 @@ class ImageInputs(InputImages):
     """Images listed from paths.
 
     Args:
-        given: paths of files, folders, tar files and videos.
+        paths: paths of files, folders, tar files and videos.
         cache_folder: folder of the list, which processes map instead of copying it.
         transform: see ``InputImages``.
         mode: see ``InputImages``.
@@ -83,20 +83,20 @@ class ImageInputs(InputImages):
     """
 
     def __init__(
-        self, given: Sequence[str], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
+        self, paths: Sequence[str], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
     ) -> None:
         super().__init__(transform, mode, reading)
         listing = InputListing()
-        for path in given:
+        for path in paths:
             listing.add(os.fsencode(path))
-        key, images = listing.digest(given), listing.images
-        numbers = np.array([one.archive for one in images], np.int32)
+        key, images = listing.digest(paths), listing.images
+        numbers = np.array([image.archive for image in images], np.int32)
         self._index = ensure_path_index(
-            cache_folder, "inputs", key, lambda: [make_batch([one.name for one in images], numbers)]
+            cache_folder, "inputs", key, lambda: [make_batch([image.name for image in images], numbers)]
         )
         self._locations_file = str(cache_folder / f"inputs-{key.hex()[:16]}.npy")
         with atomic_file(Path(self._locations_file)) as file:
-            np.save(file, np.array([one[2:] for one in images], np.int64).reshape(-1, 2), allow_pickle=False)
+            np.save(file, np.array([image[2:] for image in images], np.int64).reshape(-1, 2), allow_pickle=False)
         self.names = IndexedNames(self._index)
         self.unreadable, self._archives = listing.unreadable, listing.archives
         self._locations: np.ndarray | None = None
@@ -151,7 +151,7 @@ class ImageInputs(InputImages):
         return self._locations[index].tolist()
 
 
-class GivenImages(InputImages):
+class InMemoryImages(InputImages):
     """Images in memory: PIL images, and uint8 arrays (height, width[, 1 or 3 or 4])."""
 
     def __init__(self, images: Sequence[Any], transform: Any, mode: str, reading: ReadConfig) -> None:
@@ -172,9 +172,9 @@ class GivenImages(InputImages):
         return convert(image, self._mode, self._reading)
 
 
-def image_inputs(
+def open_image_inputs(
     inputs: Sequence[Any], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
-) -> ImageInputs | GivenImages:
+) -> ImageInputs | InMemoryImages:
     """Open images from paths or memory; see ``ImageInputs`` for the arguments.
 
     Raises:
@@ -184,7 +184,7 @@ def image_inputs(
     if any(are_paths) and not all(are_paths):
         raise UserError("predict: paths and images in memory are mixed; pass one kind at a time")
     if inputs and not any(are_paths):
-        return GivenImages(inputs, transform, mode, reading)
+        return InMemoryImages(inputs, transform, mode, reading)
     return ImageInputs(inputs, cache_folder, transform, mode, reading)
 
 

@@ -28,8 +28,8 @@ SAMPLE = 2_000
 WITHOUT_LIMIT = 500  # images that are opened regardless of the time
 SECONDS, _COMPARING_SECONDS = 20.0, 10.0  # for opening a split, for comparing two
 _MOST_THREADS = 16
-_LOOKED_AT, _LOOK_SECONDS = 500, 5.0  # images opened before a prediction or a preparation
-_DEEP = "stored with more than 8 bits a pixel; levels above 255 become white: scale them if they use more"
+_MOST_EXAMINED, _EXAMINE_SECONDS = 500, 5.0  # images opened before a prediction or a preparation
+_DEEP = "stored with more than 8 bits a pixel, such as {}; levels above 255 become white: scale them if they use more"
 _NAMED = 3  # unreadable images in a message
 _T = TypeVar("_T")
 
@@ -59,22 +59,22 @@ class DecodedSplit(NamedTuple):
 
     dataset: Any
     split: str
-    looks: list[DecodeResult]
+    results: list[DecodeResult]
 
     @property
     def bad(self) -> list[UnreadableImage]:
         """The errors of unreadable images."""
-        return [look.error for look in self.looks if look.error]
+        return [result.error for result in self.results if result.error]
 
     @property
     def is_whole(self) -> bool:
         """Whether all images of the split were opened."""
-        return len(self.looks) == len(self.dataset)
+        return len(self.results) == len(self.dataset)
 
     @property
     def amount(self) -> str:
         """The number of opened images as ``all 1,234`` or ``2,000 of 1,281,167``."""
-        return f"{'all' if self.is_whole else f'{len(self.looks):,} of'} {len(self.dataset):,}"
+        return f"{'all' if self.is_whole else f'{len(self.results):,} of'} {len(self.dataset):,}"
 
     def refuse_bad(self, is_replaced: bool) -> None:
         """Refuse unreadable images, unless training replaces them.
@@ -85,13 +85,13 @@ class DecodedSplit(NamedTuple):
         Raises:
             UserError: images are unreadable; the message names the first of them.
         """
-        bad, looks = self.bad, len(self.looks)
-        if not bad or (is_replaced and len(bad) < looks):
+        bad, total = self.bad, len(self.results)
+        if not bad or (is_replaced and len(bad) < total):
             return
         others = ""
         if len(bad) > 1:
             more = ", ".join(error.path for error in bad[1:_NAMED]) + (", …" if len(bad) > _NAMED else "")
-            others = f" (one of {len(bad):,} of the {looks:,} opened images of {self.split}: {more})"
+            others = f" ({len(bad):,} of the {total:,} opened images of {self.split} cannot be read, also {more})"
         remedy = "repair or remove it: an evaluation does not skip images"
         if self.split == "train":
             remedy = "repair or remove it, or replace it by the next image with DATA.ON_INVALID_SAMPLE skip"
@@ -109,20 +109,20 @@ class DecodedSplit(NamedTuple):
             )
             text += f"skip): {bad[0]}"
         lines = [text]
-        turned = [look.index for look in self.looks if look.orientation != 1]
+        turned = [result.index for result in self.results if result.orientation != 1]
         if turned and not dataset.reading.exif_rotate:
             lines.append(
                 f"{self._count(turned)} to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false: "
                 f"{dataset.describe(turned[0])}"
             )
-        deep = [look.index for look in self.looks if _is_deep(look.mode)]
+        deep = [result.index for result in self.results if _is_deep(result.mode)]
         if deep:
-            lines.append(f"{self._count(deep)} {_DEEP}, such as {dataset.describe(deep[0])}")
+            lines.append(f"{self._count(deep)} {_DEEP.format(dataset.describe(deep[0]))}")
         return lines
 
     def _count(self, indices: list[int]) -> str:
         verb = "is" if len(indices) == 1 else "are"
-        return f"{len(indices):,} of the {len(self.looks):,} opened images of {self.split} {verb}"
+        return f"{len(indices):,} of the {len(self.results):,} opened images of {self.split} {verb}"
 
 
 def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> DecodedSplit:
@@ -136,11 +136,11 @@ def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> DecodedSpl
     total = len(dataset)
     # A fixed random order: images opened within the time limit are a fair sample, drawn the same way in every run.
     order = np.random.default_rng(0).permutation(total)[: total if total <= ALL_UP_TO else SAMPLE].tolist()
-    looks = in_threads(_look, dataset, order, f"opening {split}", len(order), seconds, WITHOUT_LIMIT)
-    return DecodedSplit(dataset, split, sorted(looks, key=lambda look: look.index))
+    results = run_in_threads(_examine, dataset, order, f"opening {split}", len(order), seconds, WITHOUT_LIMIT)
+    return DecodedSplit(dataset, split, sorted(results, key=lambda result: result.index))
 
 
-def _look(dataset: Any, index: int) -> DecodeResult:
+def _examine(dataset: Any, index: int) -> DecodeResult:
     try:
         encoded = dataset.encoded(index)
         turned, mode, size = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
@@ -159,8 +159,8 @@ def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[i
         describe: returns the name of an image by its index.
     """
     opened, deep = 0, []
-    end = time.monotonic() + _LOOK_SECONDS
-    for index in np.random.default_rng(0).permutation(total)[:_LOOKED_AT].tolist():
+    end = time.monotonic() + _EXAMINE_SECONDS
+    for index in np.random.default_rng(0).permutation(total)[:_MOST_EXAMINED].tolist():
         if time.monotonic() > end:
             break
         opened += 1
@@ -172,14 +172,14 @@ def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[i
     if not deep:
         return []
     are = "is" if len(deep) == 1 else "are"
-    return [f"{len(deep):,} of {opened:,} images {are} {_DEEP}, such as {describe(min(deep))}"]
+    return [f"{len(deep):,} of {opened:,} images {are} {_DEEP.format(describe(min(deep)))}"]
 
 
 def _is_deep(mode: str) -> bool:
     return mode.startswith(("I", "F"))
 
 
-def in_threads(
+def run_in_threads(
     function: Callable[[Any, int], _T],
     dataset: Any,
     indices: Iterable[int],
@@ -240,15 +240,15 @@ def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_
         A line if there are identical images or not all were compared; else nothing.
     """
     indices_of_digest: dict[bytes, list[int]] = {}
-    for look in val.looks:
-        if not look.error:
-            indices_of_digest.setdefault(look.digest, []).append(look.index)
-    sizes = {look.num_bytes for look in val.looks if not look.error}
+    for result in val.results:
+        if not result.error:
+            indices_of_digest.setdefault(result.digest, []).append(result.index)
+    sizes = {result.num_bytes for result in val.results if not result.error}
     partner: dict[bytes, int] = {}
-    for look in train.looks:
-        if look.digest in indices_of_digest:
-            partner.setdefault(look.digest, look.index)
-    opened = {look.index for look in train.looks}
+    for result in train.results:
+        if result.digest in indices_of_digest:
+            partner.setdefault(result.digest, result.index)
+    opened = {result.index for result in train.results}
     compared, end = len(opened), time.monotonic() + seconds
 
     def candidates() -> Iterator[int]:
@@ -261,7 +261,7 @@ def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_
                     yield index
                 compared += 1
 
-    for index, digest in in_threads(_digest, train.dataset, candidates(), "comparing train and val", None, seconds):
+    for index, digest in run_in_threads(_digest, train.dataset, candidates(), "comparing train and val", None, seconds):
         if digest in indices_of_digest:
             partner[digest] = min(index, partner.get(digest, index))
     pairs = sorted((index, partner[digest]) for digest in partner for index in indices_of_digest[digest])
@@ -297,14 +297,14 @@ class SplitInspection:
         self.allows_skipped_files = allows_skipped_files
         self._opened: dict[str, DecodedSplit] = {}
 
-    def look(self, dataset: Any, split: str, num_classes: int) -> list[str]:
+    def inspect(self, dataset: Any, split: str, num_classes: int) -> list[str]:
         """Check ``split`` ("train" or "val") and return log lines.
 
         Raises:
             UserError: an image cannot be read, or the split would be evaluated without some images.
         """
         lines = self._check_skipped_files(dataset.skipped_files, is_evaluated=self.is_evaluation or split != "train")
-        lines += classes_without_images(dataset, split, num_classes)
+        lines += find_empty_classes(dataset, split, num_classes)
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
             opened.refuse_bad(self.replaces_bad and split == "train")
@@ -326,7 +326,7 @@ class SplitInspection:
         return skipped_files.lines()
 
 
-def classes_without_images(dataset: Any, split: str, num_classes: int) -> list[str]:
+def find_empty_classes(dataset: Any, split: str, num_classes: int) -> list[str]:
     """Return a line if the dataset has classes without any image in ``split``."""
     labels = dataset.labels
     if labels is None:

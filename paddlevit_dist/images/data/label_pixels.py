@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 
 from ...runtime.errors import UserError
-from .inspection import in_threads
-from .reading import ReadConfig, naming_damage, open_image, read_file
+from .inspection import run_in_threads
+from .reading import ReadConfig, open_image, raise_as_unreadable, read_file
 
 _NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; for a palette, the index
 _LOSSY = ("JPEG", "MPO", "AVIF", "HEIF")
@@ -42,7 +42,7 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         UnreadableImage: damaged, too large, or not an image.
         UserError: the format changes numbers, the pixels are neither numbers nor colors, or are partly transparent.
     """
-    with naming_damage(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
+    with raise_as_unreadable(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
         if image.format in _LOSSY:
             raise UserError(f"{path} is a {image.format} file, which changes class numbers: save label maps as PNG")
         if image.mode in ("LA", "PA", "RGBA"):
@@ -78,7 +78,7 @@ def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
         from scipy.io import loadmat
     except ImportError as error:
         raise UserError(f"{file} is a MATLAB file, which SciPy reads: pip install scipy") from error
-    with naming_damage(file):
+    with raise_as_unreadable(file):
         return LabelPixels(np.asarray(loadmat(io.BytesIO(read_file(file)), variable_names=["S"])["S"], np.int32), False)
 
 
@@ -99,7 +99,7 @@ def read_label_numbers(pixels: LabelPixels, path: str) -> np.ndarray:
     return gray.astype(np.uint8)
 
 
-def numbers_in(files: Sequence[str]) -> list[int]:
+def find_label_numbers(files: Sequence[str]) -> list[int]:
     """Return the numbers that occur in any of the label maps, ascending.
 
     Raises:
@@ -109,7 +109,7 @@ def numbers_in(files: Sequence[str]) -> list[int]:
     def occurring(files: list[str], index: int) -> np.ndarray:
         return np.unique(read_label_numbers(read_label_file(files[index]), files[index]))
 
-    numbers = in_threads(occurring, list(files), range(len(files)), "looking for classes", len(files), np.inf)
+    numbers = run_in_threads(occurring, list(files), range(len(files)), "looking for classes", len(files), np.inf)
     return np.unique(np.concatenate([np.zeros(0, np.int64), *numbers])).tolist()
 
 

@@ -1,4 +1,4 @@
-"""List the images in files, folders, tar files and videos, in natural order."""
+"""List the images in files, folders, tar files and videos, in natural_key order."""
 
 import hashlib
 import os
@@ -15,17 +15,17 @@ from .formats import (
     HEAD_BYTES,
     PACKED_TARS,
     SkippedFiles,
-    files_below,
+    detect_image_type,
     find_hint,
     get_suffix,
-    image_kind,
     is_hidden,
     is_hidden_path,
     read_head,
     readable_suffixes,
+    walk_files,
 )
 from .reading import UnreadableImage
-from .tar_files import OpenFiles, members
+from .tar_files import OpenFiles, iterate_members
 
 NO_ARCHIVE = -1
 _VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv")
@@ -76,7 +76,7 @@ class InputListing:
     def _add_video(self, path: str) -> None:
         """List the frames of a video, named by number and time."""
         try:
-            times = frame_times(path)
+            times = read_frame_times(path)
         except UserError as error:
             self.unreadable.append((path, str(error)))
             return
@@ -89,12 +89,12 @@ class InputListing:
     def _add_folder(self, top: bytes) -> None:
         skipped, paths = SkippedFiles(os.fsdecode(top)), []
         hidden, before = 0, len(self.images) + len(self.unreadable)
-        for entry in files_below(top, lambda folder, reason: self.unreadable.append((os.fsdecode(folder), reason))):
+        for entry in walk_files(top, lambda folder, reason: self.unreadable.append((os.fsdecode(folder), reason))):
             if is_hidden(entry.name):
                 hidden += 1
             else:
                 paths.append(entry.path)
-        for path in sorted(paths, key=natural):
+        for path in sorted(paths, key=natural_key):
             if (
                 get_suffix(os.path.basename(path)) in readable_suffixes()
                 or _is_archive(path)
@@ -113,7 +113,7 @@ class InputListing:
         hidden, before = 0, len(self.images) + len(self.unreadable)
         self.archives.append(os.path.abspath(shown))
         try:
-            for member in members(shown):
+            for member in iterate_members(shown):
                 name = path + b"/" + member.name
                 if is_hidden_path(member.name):
                     hidden += 1
@@ -144,7 +144,7 @@ class InputListing:
         images_before = skipped.num_images
         skipped.add(name, path, read_head)
         if skipped.num_images > images_before:
-            kind = image_kind(read_head())
+            kind = detect_image_type(read_head())
             reason = f"a {kind} image by its content, but not by its name: rename it, or pass the file itself"
             self.unreadable.append((os.fsdecode(path), reason))
 
@@ -160,7 +160,7 @@ class InputListing:
         return key.digest()
 
 
-def natural(path: bytes) -> tuple[Any, ...]:
+def natural_key(path: bytes) -> tuple[Any, ...]:
     """Return a sort key that orders paths part by part and numbers in them by value: ``2.png`` before ``10.png``."""
     parts = (re.split(rb"([0-9]+)", part) for part in path.split(b"/"))
     return tuple(tuple(int(p) if number % 2 else p for number, p in enumerate(pieces)) for pieces in parts), path
@@ -175,7 +175,7 @@ def is_video(path: str) -> bool:
     return path.lower().endswith(_VIDEO_SUFFIXES)
 
 
-def frame_times(path: str) -> list[int]:
+def read_frame_times(path: str) -> list[int]:
     """Return the time of each frame in milliseconds; decodes the whole file, since its stated length is an estimate.
 
     Raises:

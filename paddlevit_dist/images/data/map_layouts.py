@@ -19,11 +19,11 @@ from .box_layouts import (
     DatasetGuess,
     find_labelme,
     find_yolo_outlines,
-    first_folders,
-    first_names,
+    list_first_folders,
+    list_first_names,
     read_beginning,
 )
-from .formats import SPLIT_WORDS, files_below, get_suffix, is_hidden, readable_suffixes
+from .formats import SPLIT_WORDS, get_suffix, is_hidden, readable_suffixes, walk_files
 
 MAPS, LABELME_JSON, YOLO_TEXT, PANOPTIC = "maps", "labelme", "yolo", "panoptic"
 _YEARS = ("", "2017", "2014")  # suffixes of COCO's split names
@@ -239,7 +239,7 @@ def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
         root: the folder.
         dataset: registered name of the expected dataset; None: any.
     """
-    tops = [root, *first_folders(root), *first_folders(os.path.join(root, "VOCdevkit"))]
+    tops = [root, *list_first_folders(root), *list_first_folders(os.path.join(root, "VOCdevkit"))]
     rows = [layout for layout in LAYOUTS if dataset in (None, layout.dataset)]
     unmarked = [] if dataset is None else [layout._replace(marks=()) for layout in rows]
     for layout in (*rows, *unmarked):
@@ -259,13 +259,13 @@ def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
     for lists in ("{split}.txt", "{split}_list.txt"):  # of PaddleSeg and PaddleX
         yield LabelMapLayout("label_maps", "lists of images and label maps", lists=lists)
     make_layout = functools.partial(LabelMapLayout, "label_maps", "images and label maps")
-    names = {os.path.basename(path).lower(): os.path.basename(path) for path in first_folders(root)}
+    names = {os.path.basename(path).lower(): os.path.basename(path) for path in list_first_folders(root)}
     for images in filter(names.get, _IMAGES):
         for labels in filter(names.get, _LABELS):
             yield make_layout(f"{names[images]}/{{split}}", f"{names[labels]}/{{split}}")
             yield make_layout(names[images], names[labels])
     for word in filter(names.get, SPLIT_FOLDERS):
-        inner = [os.path.basename(path) for path in first_folders(os.path.join(root, names[word]))]
+        inner = [os.path.basename(path) for path in list_first_folders(os.path.join(root, names[word]))]
         for images in (name for name in inner if name.lower() in _IMAGES):
             for labels in (name for name in inner if name.lower() in _LABELS):
                 yield make_layout(f"{{split}}/{images}", f"{{split}}/{labels}")
@@ -291,7 +291,7 @@ def _fits(layout: LabelMapLayout, top: str) -> bool:
             if any(all(map(os.path.isfile, row)) for row in _pairs_in(first, top)):
                 return True
         elif images == labels:
-            names = [os.path.splitext(name)[0] for name in first_names(labels) if _is_image(name)]
+            names = [os.path.splitext(name)[0] for name in list_first_names(labels) if _is_image(name)]
             if any(name.removesuffix(end) in names for name in names for end in _ENDS if name.endswith(end)):
                 return True
         elif _any(images, f"{layout.image_end}") and _any(labels, layout.end):
@@ -301,8 +301,8 @@ def _fits(layout: LabelMapLayout, top: str) -> bool:
 
 def _any(folder: str, end: str) -> bool:
     """Return whether a folder or a direct subfolder has a file with this end; any image, if the end has no suffix."""
-    for place in (folder, *first_folders(folder)):
-        for name in first_names(place):
+    for place in (folder, *list_first_folders(folder)):
+        for name in list_first_names(place):
             fits = name.lower().endswith(end.lower()) if "." in end else _is_image(name)
             if fits and not os.path.isdir(os.path.join(place, name)):
                 return True
@@ -399,7 +399,7 @@ def _files(folder: str, end: str | None) -> dict[str, str]:
         raise UserError(f"{os.fsdecode(place)}: {reason}")
 
     paths: dict[str, str] = {}
-    for path in sorted(entry.path for entry in files_below(os.fsencode(folder), refuse) if not is_hidden(entry.name)):
+    for path in sorted(entry.path for entry in walk_files(os.fsencode(folder), refuse) if not is_hidden(entry.name)):
         name = os.fsdecode(path).removeprefix(f"{folder}{os.sep}")
         if not (name.lower().endswith(end.lower()) if end else _is_image(name)):
             continue
@@ -427,7 +427,7 @@ def _read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], 
     for names, folder, kind in zip((images, labels), folders, ("image", "label map")):
         missing = [stem for stem in stems if stem not in names]
         if missing:
-            more = f" (one of {len(missing):,} of {len(stems):,})" if len(missing) > 1 else ""
+            more = f" ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else ""
             raise UserError(f"{file} names {missing[0]}, but {folder} has no {kind} of that name{more}")
     if not stems:
         raise UserError(f"{file} is empty; expected an image name on each line")

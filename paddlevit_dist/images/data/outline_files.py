@@ -19,7 +19,7 @@ from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_bytes
 from ..run_lengths import parse_segmentation
-from .annotated_files import images_in, readable
+from .annotated_files import map_images_by_stem, readable
 from .class_lists import FILES
 from .formats import SPLIT_WORDS
 from .label_pixels import read_label_pixels
@@ -228,12 +228,12 @@ def list_outlines(kind: str, root: str, split: str) -> OutlineList:
 
 
 def _list_labelme(root: str, split: str) -> OutlineList:
-    files = [file for file, file_split in labelme_files(root).items() if file_split == split]
+    files = [file for file, file_split in find_labelme_files(root).items() if file_split == split]
     images_of_folder: dict[str, dict[str, str]] = {}
     return OutlineList([_find_image(file, root, images_of_folder) for file in files], files, None, [])
 
 
-def labelme_files(root: str) -> dict[str, str]:
+def find_labelme_files(root: str) -> dict[str, str]:
     """List the Labelme files in a folder and its subfolders, each with the split in its path, else "train"."""
     split_of_file = {}
     for place, folders, names in os.walk(root):
@@ -246,7 +246,7 @@ def labelme_files(root: str) -> dict[str, str]:
     return split_of_file
 
 
-def labelme_names(files: Iterable[str]) -> list[str]:
+def read_labelme_names(files: Iterable[str]) -> list[str]:
     """Return the classes of all areas in Labelme files, sorted.
 
     Raises:
@@ -268,7 +268,7 @@ def _find_image(file: str, root: str, images_of_folder: dict[str, dict[str, str]
     folder, stem = os.path.dirname(file), os.path.splitext(os.path.basename(file))[0]
     for place in (folder, *(os.path.join(os.path.dirname(folder), name) for name in ("images", "imgs", "JPEGImages"))):
         if place not in images_of_folder:
-            images_of_folder[place] = images_in(place) if os.path.isdir(place) else {}
+            images_of_folder[place] = map_images_by_stem(place) if os.path.isdir(place) else {}
         if stem in images_of_folder[place]:
             return os.path.join(place, images_of_folder[place][stem])
     with readable(file):

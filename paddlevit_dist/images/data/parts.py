@@ -71,7 +71,7 @@ class ImagePage(UndecodedImage):
         self._dataset, self._index, self._begin = dataset, index, header.end()
 
     @classmethod
-    def of(cls, dataset: Any, index: int) -> "ImagePage | None":
+    def open(cls, dataset: Any, index: int) -> "ImagePage | None":
         """Open the page of image ``index``; None if it is another file."""
         if not dataset.describe(index).endswith(PAGE_SUFFIXES):
             return None
@@ -106,7 +106,7 @@ class PartReader:
             UnreadableImage: it is missing, or damaged as a whole.
         """
         dataset, label = self.dataset, int(self.dataset.labels[index])
-        page = ImagePage.of(dataset, index)
+        page = ImagePage.open(dataset, index)
         if page is not None:
             return page, label
         encoded, path = dataset.encoded(index), dataset.describe(index)

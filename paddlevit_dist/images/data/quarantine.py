@@ -25,7 +25,7 @@ class UnreadableFile(NamedTuple):
     reason: str
 
     @classmethod
-    def of(cls, error: UnreadableImage) -> "UnreadableFile":
+    def from_error(cls, error: UnreadableImage) -> "UnreadableFile":
         """Create the line of an error, without tabs and line breaks."""
         return cls(*(text.translate({9: "\\t", 10: "\\n", 13: "\\r"}) for text in (error.path, error.reason)))
 
@@ -74,7 +74,7 @@ class ReplacementReader:
                 try:
                     return read(tried)
                 except UnreadableImage as error:
-                    self._note(UnreadableFile.of(error))
+                    self._note(UnreadableFile.from_error(error))
                     self._next[tried] = (tried + 1) % len(dataset)
             tried = self._next[tried]
         raise UserError(

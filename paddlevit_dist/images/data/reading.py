@@ -13,7 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ...runtime.errors import UserError
 from ...runtime.files import NotAFile, read_regular
-from .formats import HEAD_BYTES, HEIF_HINT, image_kind, readable_formats
+from .formats import HEAD_BYTES, HEIF_HINT, detect_image_type, readable_formats
 
 # Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -86,7 +86,7 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: ReadConfig = Rea
     Raises:
         UnreadableImage: empty, truncated, corrupt, too large, or not an image.
     """
-    with naming_damage(path), open_image(encoded, path, reading) as image:
+    with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         return convert(image, mode, reading)
 
 
@@ -96,14 +96,14 @@ def examine_image(encoded: bytes, path: str, mode: str, reading: ReadConfig) -> 
     Raises:
         UnreadableImage: empty, truncated, corrupt, too large, or not an image.
     """
-    with naming_damage(path), open_image(encoded, path, reading) as image:
+    with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         stored_mode = image.mode
         width, height = convert(image, mode, reading).size
         return orientation(image), stored_mode, (height, width)  # some formats have it only after decoding
 
 
 @contextlib.contextmanager
-def naming_damage(path: str) -> Iterator[None]:
+def raise_as_unreadable(path: str) -> Iterator[None]:
     """Turn Pillow's errors into UnreadableImage: its format readers raise almost any type on corrupt input."""
     try:
         yield
@@ -175,7 +175,7 @@ def _too_large(path: str, size: str, reading: ReadConfig) -> UnreadableImage:
 
 def _missing_reader(encoded: bytes) -> str | None:
     """Return the hint for an image whose format needs an additional package, by its content."""
-    if image_kind(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
+    if detect_image_type(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
         return f"it is a HEIC image, which Pillow reads with pillow-heif ({HEIF_HINT})"
     return None
 
@@ -194,7 +194,7 @@ SPLITS = ("train", "val")
 _IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpacked archive
 
 
-def existing_folder(data_path: str | None, dataset: str, layout: str) -> str:
+def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
     """Return the absolute path of the folder that ``-data_path`` names.
 
     Args:

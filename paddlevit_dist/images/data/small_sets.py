@@ -22,7 +22,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import map_array, open_regular
 from ...tasks.dataset import require_split
 from .image_dataset import ImageDataset
-from .reading import SPLITS, check_labels, existing_folder
+from .reading import SPLITS, check_labels, require_folder
 
 DIGITS_FILE = Path(__file__).with_name("digits.npz")
 _HELD_OUT_EVERY = 5
@@ -179,13 +179,13 @@ class _IdxImages(ConvertedSet):
     def _find(self, data_path: str | None) -> Sequence[Path]:
         if data_path is None and self.default_folder is not None and os.path.isdir(self.default_folder):
             data_path = self.default_folder
-        names = ", ".join(_idx_name(split, part) for split in _PREFIXES for part in ("images", "labels"))
+        names = ", ".join(_format_idx_name(split, part) for split in _PREFIXES for part in ("images", "labels"))
         layout = f"with {names}, each plain or .gz; get them from {self.where_to_get}"
-        folder = Path(existing_folder(data_path, self.name, layout))
-        files = [idx_file(folder, self.split, part) for part in ("images", "labels")]
+        folder = Path(require_folder(data_path, self.name, layout))
+        files = [find_idx_file(folder, self.split, part) for part in ("images", "labels")]
         for file, part in zip(files, ("images", "labels"), strict=True):
             if file is None:
-                name = _idx_name(self.split, part)
+                name = _format_idx_name(self.split, part)
                 raise UserError(f"{folder} has no {name} or {name}.gz; dataset {self.name} expects a folder {layout}")
         self.sources = [str(file) for file in files]
         return files
@@ -203,16 +203,16 @@ class _IdxImages(ConvertedSet):
         return parse_records(images, labels)
 
 
-def idx_file(folder: Path, split: str, part: str) -> Path | None:
+def find_idx_file(folder: Path, split: str, part: str) -> Path | None:
     """Return the file of a split's "images" or "labels" in a folder, plain before ``.gz``; None if there is none."""
-    name = _idx_name(split, part)
+    name = _format_idx_name(split, part)
     spellings = (
         folder / f"{spelling}{end}" for end in ("", ".gz") for spelling in (name, name.replace("-idx", ".idx"))
     )
     return next(filter(os.path.lexists, spellings), None)
 
 
-def _idx_name(split: str, part: str) -> str:
+def _format_idx_name(split: str, part: str) -> str:
     return f"{_PREFIXES[split]}-{part}-idx{3 if part == 'images' else 1}-ubyte"
 
 

@@ -22,9 +22,9 @@ from .class_folders import IndexedClassImages
 from .formats import SPLIT_WORDS, SkippedFiles, readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE
 from .image_dataset import name_folders, read_class_names
-from .imagenet import label_files, read_listed_labels
+from .imagenet import find_label_files, read_listed_labels
 from .prepared import read_preparation
-from .reading import UnreadableImage, existing_folder
+from .reading import UnreadableImage, require_folder
 from .tar_files import OpenFiles, TarScan, find_shards, scan
 
 _SHARD = re.compile(r".*?\.tar(?=/)", re.IGNORECASE | re.DOTALL)  # in the path of an image below the data path
@@ -62,7 +62,7 @@ class TarImages(IndexedClassImages):
             UserError: no tar files, a compressed, truncated or corrupt one, or an image without a class.
         """
         self.split = split
-        root = existing_folder(data_path, "tar", self.layout)
+        root = require_folder(data_path, "tar", self.layout)
         preparation = read_preparation(root)
         index, self._locations_file = _open_index(root, split, cache_folder)
         self._locations: np.ndarray | None = None
@@ -165,7 +165,7 @@ def _key(root: str, split: str, shards: list[str]) -> bytes:
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error
         key.update(f"{shard}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
-    for path in (os.path.join(root, CLASSES_FILE), *label_files(root, "train"), *label_files(root, split)):
+    for path in (os.path.join(root, CLASSES_FILE), *find_label_files(root, "train"), *find_label_files(root, split)):
         if os.path.isfile(path):
             key.update(os.path.basename(path).encode() + hashlib.sha256(read_regular(path)).digest())
     return key.digest()

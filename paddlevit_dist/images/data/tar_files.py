@@ -36,7 +36,7 @@ class TarMember(NamedTuple):
     size: int
 
 
-def members(path: str) -> Iterator[TarMember]:
+def iterate_members(path: str) -> Iterator[TarMember]:
     """Yield the plain files of a tar file in order.
 
     Files of a tar file inside it have its name as a prefix: ``n01440764.tar/n01440764_18.JPEG``.
@@ -46,12 +46,12 @@ def members(path: str) -> Iterator[TarMember]:
     """
     try:
         with open_regular(path, "rb") as file:
-            yield from _members(path, file, os.fstat(file.fileno()).st_size)
+            yield from _iterate_members(path, file, os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
+def _iterate_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
     beginning = file.read(6)
     command = next((command for magic, command in _UNPACK.items() if beginning.startswith(magic)), None)
     if command is not None:
@@ -76,7 +76,7 @@ def _members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
                 continue
             name = os.fsencode(member.name).removeprefix(b"./")
             if name.lower().endswith(b".tar"):
-                inside = _members(f"{shown} member {member.name}", tar.extractfile(member), member.size)
+                inside = _iterate_members(f"{shown} member {member.name}", tar.extractfile(member), member.size)
                 yield from (TarMember(b"%s/%s" % (name, m.name), member.offset_data + m.offset, m.size) for m in inside)
             else:
                 yield TarMember(name, member.offset_data, member.size)
@@ -235,7 +235,7 @@ class _TarContents:
     def read(self, bar: tqdm, skipped_files: SkippedFiles) -> None:
         """List the images and labels; other members are added to ``skipped_files``."""
         suffixes, before = readable_suffixes(), 0
-        for member in members(self.path):
+        for member in iterate_members(self.path):
             base = os.path.basename(member.name)
             if is_hidden_path(member.name):
                 pass

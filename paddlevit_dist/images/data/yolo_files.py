@@ -7,9 +7,9 @@ from typing import NamedTuple
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_text, read_yaml
 from ...tasks.dataset import require_split
-from .annotated_files import image_names, images_below, readable
-from .box_layouts import yolo_descriptions
-from .formats import SPLIT_WORDS, folder_paths
+from .annotated_files import list_image_names, list_images_below, readable
+from .box_layouts import find_yolo_descriptions
+from .formats import SPLIT_WORDS, list_folders
 from .image_dataset import read_class_names
 
 LAYOUT = (
@@ -53,7 +53,7 @@ def read_description(root: str) -> YoloDescription | None:
     Raises:
         UserError: it cannot be read, or lacks names; or there are several.
     """
-    files = yolo_descriptions(root)
+    files = find_yolo_descriptions(root)
     if len(files) > 1:
         raise UserError(f"{', '.join(files)} all describe data: keep one of them, or rename one to data.yaml")
     if not files:
@@ -108,7 +108,9 @@ def list_images(root: str, split: str, description: YoloDescription | None) -> l
         images = [image for place in description.places[split] for image in _images_at(root, place, description)]
     else:
         images = [
-            os.path.join(folder, name) for folder in _find_split_folders(root, split) for name in images_below(folder)
+            os.path.join(folder, name)
+            for folder in _find_split_folders(root, split)
+            for name in list_images_below(folder)
         ]
     if not images:
         raise UserError(f"{description.file if description else root}: there are no {split} images")
@@ -131,11 +133,11 @@ def _find_split_folders(root: str, split: str) -> list[str]:
         return [folder]
     if split == "train" and os.path.isdir(images):
         return [images]  # one folder, which DATA.VAL_FRACTION may split
-    if split == "train" and image_names(root):  # with labels next to them, as labelImg writes them
+    if split == "train" and list_image_names(root):  # with labels next to them, as labelImg writes them
         return [root]
-    existing = [os.path.basename(path) for path in (*folder_paths(images), *folder_paths(root))]
+    existing = [os.path.basename(path) for path in (*list_folders(images), *list_folders(root))]
     existing = [name for name in existing if name not in ("images", "labels")]
-    has_train = os.path.isdir(images) or bool(image_names(root))
+    has_train = os.path.isdir(images) or bool(list_image_names(root))
     require_split(split, existing, f"yolo at {root}", _remark(split, [*existing, *(["train"] if has_train else [])]))
     raise UserError(f"{root} has no folder of {split} images; expected a folder {LAYOUT}")
 
@@ -153,7 +155,7 @@ def _images_at(root: str, place: str, description: YoloDescription) -> list[str]
     if path is None:
         raise UserError(f"{description.file} names {place}, which does not exist; tried {os.path.normpath(tries[0])}")
     if os.path.isdir(path):
-        return [os.path.join(path, name) for name in images_below(path)]
+        return [os.path.join(path, name) for name in list_images_below(path)]
     with readable(path):
         lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
     folder = os.path.dirname(path)

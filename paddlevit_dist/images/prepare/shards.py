@@ -24,7 +24,7 @@ from ..data.image_dataset import FILE as CLASSES_FILE
 from ..data.prepared import FILE as RECORD_FILE
 from ..data.prepared import Preparation, read_preparation, write_preparation
 from ..data.quarantine import QUARANTINE_FILE, UnreadableFile, read_quarantine, write_quarantine
-from ..data.reading import ReadConfig, UnreadableImage, naming_damage, open_image, orientation
+from ..data.reading import ReadConfig, UnreadableImage, open_image, orientation, raise_as_unreadable
 
 JPEG, PAGES = STORED = "jpeg", "pages"
 
@@ -128,14 +128,14 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                 check_stop()
                 path = dataset.describe(index)
                 try:
-                    suffix, content = _smaller(dataset.encoded(index), path, dataset.reading, settings)
+                    suffix, content = _shrink_image(dataset.encoded(index), path, dataset.reading, settings)
                 except UnreadableImage as error:
                     if not settings.skip_bad:
                         raise UserError(
                             f"{error}; repair it, or skip such images with --on_bad_sample=skip "
                             "(prepare images IN without OUT lists them all)"
                         ) from error
-                    bad.append(UnreadableFile.of(error))
+                    bad.append(UnreadableFile.from_error(error))
                     continue
                 facts = {"label": int(dataset.labels[index]), "source": os.path.relpath(path, source)}
                 _add(tar, f"{index:09d}{suffix}", content)
@@ -150,7 +150,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def _smaller(encoded: bytes, path: str, reading: ReadConfig, settings: ShardSettings) -> tuple[str, bytes]:
+def _shrink_image(encoded: bytes, path: str, reading: ReadConfig, settings: ShardSettings) -> tuple[str, bytes]:
     """Return suffix and content of the image's new file, whose shorter side is at most the setting.
 
     A JPEG that is small enough is copied unchanged, unless pages are stored.
@@ -158,7 +158,7 @@ def _smaller(encoded: bytes, path: str, reading: ReadConfig, settings: ShardSett
     Raises:
         UnreadableImage: it cannot be decoded.
     """
-    with naming_damage(path), open_image(encoded, path, reading) as image:
+    with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         turned = orientation(image)
         kind = image.format
         image.load()  # also detects damage in an image that is only copied

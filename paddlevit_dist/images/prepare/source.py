@@ -84,5 +84,5 @@ def _check(number: int, dataset: Any, first: int, end: int) -> list[tuple[int, i
         try:
             dataset.read(index)
         except UnreadableImage as error:
-            bad.append((number, index, UnreadableFile.of(error)))
+            bad.append((number, index, UnreadableFile.from_error(error)))
     return bad

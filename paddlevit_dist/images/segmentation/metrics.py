@@ -11,7 +11,7 @@ from ...metrics.counts import Packed, boundary_statistics, count_confusion, redu
 from ...metrics.tables import class_tables, sample_table
 from ...runtime.errors import UserError
 from ...tasks.figures import Figure
-from ..drawing import build_gallery, get_palette, in_cell, overlaid
+from ..drawing import build_gallery, fit_in_cell, get_palette, overlay_labels
 from .data.segmentation_dataset import IGNORED
 
 _BOUNDARIES = "boundaries"
@@ -104,7 +104,7 @@ def segmentation_figures(
         wrong = np.where((labels == IGNORED) | (predicted == labels), np.uint8(IGNORED), np.uint8(0))
         gray = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
         shown = (pixels, labels, palette), (pixels, predicted, palette), (gray, wrong, _WRONG)
-        return [in_cell(overlaid(*arguments)) for arguments in shown]
+        return [fit_in_cell(overlay_labels(*arguments)) for arguments in shown]
 
     indices = [index for index, _ in records]
     chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]

@@ -70,7 +70,7 @@ def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: Eval
     """
     if protocol.crop and protocol.scales == (1.0,) and not protocol.flips and tuple(image.shape[2:]) == tuple(size):
         # For images of any size, only the logits of rows that a window still covers are stored.
-        bands = slid(network, image, protocol.crop, protocol.stride)
+        bands = slide_windows(network, image, protocol.crop, protocol.stride)
         return paddle.concat([_most_likely([(band, band.shape[2:])], band.shape[2:]) for band in bands])
     return _most_likely(list(_views(network, image, protocol)), size, protocol.is_direct)
 
@@ -89,7 +89,7 @@ def count_windows(side: int, length: int, step: int) -> np.ndarray:
     return counts
 
 
-def slid(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> Iterator[paddle.Tensor]:
+def slide_windows(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> Iterator[paddle.Tensor]:
     """Yield the mean logits of the windows over each pixel, float32 (1, classes, rows, width).
 
     All rows of the image come in order, some at a time, as soon as no further window covers them. A window's logits are
@@ -123,7 +123,11 @@ def _views(network: Network, image: paddle.Tensor, protocol: EvaluationProtocol)
             scaled = upsample(image, (height, width))
         for is_mirrored in (False, True)[: 1 + protocol.flips]:
             view = scaled.astype("float32").flip(axis=[3]) if is_mirrored else scaled
-            bands = [network(view)] if protocol.crop is None else slid(network, view, protocol.crop, protocol.stride)
+            bands = (
+                [network(view)]
+                if protocol.crop is None
+                else slide_windows(network, view, protocol.crop, protocol.stride)
+            )
             logits = paddle.concat([band.astype("float32") for band in bands], axis=2)
             yield logits.flip(axis=[3]) if is_mirrored else logits, scaled.shape[2:]
 

@@ -28,10 +28,10 @@ from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset
 from ..data.inputs import IMAGES, AnnotatedImages
-from ..drawing import get_palette, in_cell, overlaid, with_legend
+from ..drawing import add_legend, fit_in_cell, get_palette, overlay_labels
 from ..models.segmenter import Segmenter
 from ..transforms.described import describe_input, draw_image, normalize
-from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_labels
+from .data.segmentation_dataset import IGNORED, SegmentationDataset, summarize_labels
 from .metrics import SegmentationMetrics, segmentation_figures
 from .protocols import EvaluationProtocol, class_map, upsample
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, split_batch
@@ -85,8 +85,8 @@ class ImageSegmentation(BackboneTask):
         if not len(dataset):
             raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
         if self._inspection is not None:
-            notices += self._inspection.look(dataset, split, dataset.num_classes)
-            notices += look_at_labels(dataset, split)
+            notices += self._inspection.inspect(dataset, split, dataset.num_classes)
+            notices += summarize_labels(dataset, split)
         transform: Any = training_transform(data) if is_training else evaluation_transform(data)
         samples = SegmentationSamples(dataset, transform, is_training)
         samples.notices = [one_line(line) for line in notices]
@@ -144,9 +144,9 @@ class ImageSegmentation(BackboneTask):
         return [self._image(np.asarray(image).transpose(2, 0, 1), labels, samples) for image, labels in readings]
 
     def _image(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labeled:
-        overlay = overlaid(image.transpose(1, 2, 0), labels, get_palette(samples.dataset, len(self.class_names)))
+        overlay = overlay_labels(image.transpose(1, 2, 0), labels, get_palette(samples.dataset, len(self.class_names)))
         share = np.count_nonzero(labels != IGNORED) / max(labels.size, 1)
-        return in_cell(overlay), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labeled"
+        return fit_in_cell(overlay), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labeled"
 
     def image_legend(self) -> list[tuple[str, Color]]:
         """Return the names and colors of the classes."""
@@ -393,7 +393,7 @@ class MaskWriter(PredictionWriter):
     def _draw(self, image: Image.Image, prediction: np.ndarray) -> Image.Image:
         numbers = np.unique(prediction).tolist()
         entries = [(self.class_names[number], tuple(self.palette[number].tolist())) for number in numbers]
-        return with_legend(overlaid(np.asarray(image), prediction, self.palette), entries)
+        return add_legend(overlay_labels(np.asarray(image), prediction, self.palette), entries)
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         """Write the class names; return lines about the files."""

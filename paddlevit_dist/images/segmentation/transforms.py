@@ -13,7 +13,7 @@ from PIL import Image
 
 from ...registry import resolve
 from ...tasks.sample_checks import BadSample
-from ..transforms.resizing import PILLOW, Size, fitted_scale, nearest, resize_image, scaled_size
+from ..transforms.resizing import PILLOW, Size, find_nearest_pixels, fitted_scale, resize_image, scaled_size
 from .data.segmentation_dataset import IGNORED
 from .settings import SegmentationDataSection
 
@@ -83,14 +83,14 @@ class SegmentationTrainingTransform:
         stored = labels.shape
         scale = generator.uniform(*self.scales) * fitted_scale(stored, self.shortest, self.longest)
         size = scaled_size(stored, scale)
-        rows, columns = nearest(stored, size)
+        rows, columns = find_nearest_pixels(stored, size)
         top, left, height, width = part = self._choose(labels, rows, columns, generator)
         labels = _take(labels, rows[top : top + height], columns[left : left + width])
         pixels = resize_image(original, size, self.interpolation, part)  # computes only the crop
         if generator.random() < self.flip_probability:
             pixels, labels = pixels[:, ::-1], labels[:, ::-1]
         if self.is_photometric:
-            pixels = with_other_colors(pixels, generator)
+            pixels = distort_colors(pixels, generator)
         image = np.empty((3, *self.crop), np.uint8)
         image[:] = np.array(self.padding, np.uint8)[:, None, None]
         image[:, :height, :width] = pixels.transpose(2, 0, 1)
@@ -193,7 +193,7 @@ _FACTORS = (0.5, 1.5)  # of contrast and saturation
 _HUE = 18 / 180  # of a whole turn
 
 
-def with_other_colors(pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def distort_colors(pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Change brightness, contrast, saturation and hue of pixels uint8 (height, width, 3), each with probability 1/2.
 
     Contrast comes after brightness or at the end.

@@ -58,7 +58,7 @@ class FastReader:
             UnreadableImage: the file is missing or cannot be decoded.
         """
         label = int(self.dataset.labels[index])
-        page = ImagePage.of(self.dataset, index)
+        page = ImagePage.open(self.dataset, index)
         if page is not None and page.channels <= self.channels:
             return page, label
         encoded, path, reading = self.dataset.encoded(index), self.dataset.describe(index), self.dataset.reading

@@ -7,7 +7,7 @@ PILLOW, OPENCV = "pillow", "opencv"
 Size = tuple[int, int]  # height, width
 
 
-def between_two(pixels: np.ndarray, axis: int, side: int, start: int = 0, stop: int | None = None) -> np.ndarray:
+def interpolate_axis(pixels: np.ndarray, axis: int, side: int, start: int = 0, stop: int | None = None) -> np.ndarray:
     """Resize one axis linearly to ``side`` pixels, whose centers are at halves; float32.
 
     Args:
@@ -60,11 +60,11 @@ def resize_image(
         ends = min((left + width) * right, image.width), min((top + height) * down, image.height)
         box = (left * right, top * down, *ends)
         return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, box))
-    rows = between_two(np.asarray(image), 0, size[0], top, top + height)
-    return np.rint(between_two(rows, 1, size[1], left, left + width)).astype(np.uint8)
+    rows = interpolate_axis(np.asarray(image), 0, size[0], top, top + height)
+    return np.rint(interpolate_axis(rows, 1, size[1], left, left + width)).astype(np.uint8)
 
 
-def nearest(stored: Size, size: Size) -> tuple[np.ndarray, np.ndarray]:
+def find_nearest_pixels(stored: Size, size: Size) -> tuple[np.ndarray, np.ndarray]:
     """Find the row and the column of a stored image nearest to each row and column of the resized image.
 
     Labels and pixels are therefore aligned. (In mmsegmentation, labels are up to half a pixel off.)

@@ -110,7 +110,7 @@ def test_an_unreadable_image_that_was_not_opened_beforehand_is_named_where_it_is
     for number in range(5_001):
         os.link(images / "val" / "ant" / "00.jpg", images / "val" / "ant" / f"x{number:04d}.jpg")
     dataset = ClassFolders(str(images), "val", images)
-    opened = {look.index for look in open_split(dataset, "val").looks}
+    opened = {look.index for look in open_split(dataset, "val").results}
     damaged = Path(dataset.describe(next(index for index in range(len(dataset)) if index not in opened)))
     damaged.unlink()
     damaged.write_bytes(b"words")

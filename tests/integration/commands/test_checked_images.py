@@ -35,8 +35,9 @@ def test_a_training_tells_each_finding_once_and_no_top5_of_two_classes(processes
         "opened all 16 images of train",
         f"skipped below {images}/val: 1 .txt",
         "opened all 9 images of val",
-        f"{turned} ignores: {images}/val/ant/00.jpg",
-        f"1 image of val is identical to images of train, such as {images}/val/bee/again.jpg and {images}/train/ant/03.jpg",
+        f"{turned}: {images}/val/ant/00.jpg",
+        f"1 image of val is identical to images of train, such as {images}/val/bee/again.jpg and "
+        f"{images}/train/ant/03.jpg",
     ]
     (evaluation,) = (line for line in events(output) if line["kind"] == "evaluation")
     low, high = evaluation["interval"]["top-1"]

@@ -73,14 +73,14 @@ def test_many_masks_at_once_are_the_same_runs():
         compress_runs({"size": [30, 40], "counts": others}, 30, 40)
     ]
     assert texts[-1].decode() == others
-    joined = ManyRuns.of(texts, 30)
+    joined = ManyRuns.decode(texts, 30)
     assert joined.areas.tolist() == [runs.area for runs in one_by_one] == [compute_area(text) for text in texts]
     for which, runs in enumerate(one_by_one):
         chosen = slice(joined.first[which], joined.first[which + 1])
         assert np.array_equal(joined.starts[chosen], runs.starts) and np.array_equal(joined.ends[chosen], runs.ends)
         _, top, _, height = runs.box()
         assert joined.rows[which].tolist() == ([top, top + height] if runs.area else [30, 0])
-    assert ManyRuns.of([], 30).first.tolist() == [0]
+    assert ManyRuns.decode([], 30).first.tolist() == [0]
 
 
 def test_boxes_are_drawn_as_by_pycocotools():

@@ -95,7 +95,11 @@ def test_contradictions_are_refused_in_training_alone(refuse, load_text, text, m
         ("RAND_AUGMENT: True, COLOR_JITTER: 0.4", "COLOR_JITTER 0.4", "TRAIN.RAND_AUGMENT True {} replaces it"),
         ("AUTO_AUGMENT: v0, COLOR_JITTER: 0.4", "COLOR_JITTER 0.4", "TRAIN.AUTO_AUGMENT v0 {} replaces it"),
         ("RAND_AUGMENT: True, AUTO_AUGMENT: v0", "AUTO_AUGMENT v0", "TRAIN.RAND_AUGMENT True {} replaces it"),
-        ("RAND_AUGMENT: rand, RAND_AUGMENT_LAYERS: 3", "RAND_AUGMENT_LAYERS 3", "TRAIN.RAND_AUGMENT rand {} contains it"),
+        (
+            "RAND_AUGMENT: rand, RAND_AUGMENT_LAYERS: 3",
+            "RAND_AUGMENT_LAYERS 3",
+            "TRAIN.RAND_AUGMENT rand {} contains it",
+        ),
         (
             "MIXUP_PROB: 1.0",
             "MIXUP_PROB 1.0",

@@ -111,7 +111,7 @@ def open_samples(
         raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
     if inspection is not None:
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
-        notices += inspection.look(dataset, split, dataset.num_classes or 0)
+        notices += inspection.inspect(dataset, split, dataset.num_classes or 0)
     transform: Any = training_transform(data) if is_training else evaluation_transform(config)
     if by_shape and not is_training:
         dataset = ordered_by_shape(dataset, transform.resized, cache_folder)

@@ -13,7 +13,7 @@ from ....runtime.text_files import read_bytes
 from ...data.annotated_files import readable, stamp
 from ...data.data_warnings import DataWarnings, count
 from ...data.formats import stems
-from ...data.reading import existing_folder
+from ...data.reading import require_folder
 from ...data.yolo_files import LAYOUT, find_folder, find_label_file, list_images, parse_names, read_description
 from ...run_lengths import outline
 from ..settings import DetectionSettings
@@ -50,7 +50,7 @@ class Yolo(IndexedDetectionImages):
             UserError: the layout is another, or a file of labels is not as YOLO's are.
         """
         self.split = split
-        root = existing_folder(data_path, "yolo", LAYOUT)
+        root = require_folder(data_path, "yolo", LAYOUT)
         described = read_description(root)
         names = described.names if described else parse_names(root)
         images = list_images(root, split, described)
@@ -72,7 +72,7 @@ class Yolo(IndexedDetectionImages):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Whether data.yaml names images for validation, or a folder of them is there."""
-        root = existing_folder(data_path, "yolo", LAYOUT)
+        root = require_folder(data_path, "yolo", LAYOUT)
         described = read_description(root)
         if described is not None and described.places:
             return "val" in described.places

@@ -18,17 +18,17 @@ from ....runtime.printing import shorten
 from ...data.annotated_files import readable, stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
-from ...data.label_pixels import LabelPixels, numbers_in, read_label_file, read_label_numbers
+from ...data.label_pixels import LabelPixels, find_label_numbers, read_label_file, read_label_numbers
 from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, MatchedLayout, find_layout, find_pairs, find_split_folders
-from ...data.outline_files import draw, labelme_files, labelme_names, list_outlines, read_drawing
+from ...data.outline_files import draw, find_labelme_files, list_outlines, read_drawing, read_labelme_names
 from ...data.reading import (
     ReadConfig,
     WrongSize,
     decode_image,
-    existing_folder,
     open_image,
     orientation,
     read_file,
+    require_folder,
 )
 from ..settings import SegmentationSettings
 from .segmentation_dataset import IGNORED, SegmentationDataset
@@ -84,7 +84,7 @@ class LabelMaps(SegmentationDataset):
         Raises:
             UserError: nothing is found, or files or classes do not fit together.
         """
-        self.split, self.root = split, existing_folder(data_path, name or "label_maps", _LAYOUT)
+        self.split, self.root = split, require_folder(data_path, name or "label_maps", _LAYOUT)
         match = find_layout(self.root, name)
         if match is None:
             other = find_layout(self.root)
@@ -224,7 +224,7 @@ class LabelMaps(SegmentationDataset):
         for split in SPLIT_WORDS:
             with contextlib.suppress(UserError):  # there is no such split
                 files += find_pairs(match, split).labels
-        numbers = _cache(cache_folder, files, numbers_in)
+        numbers = _cache(cache_folder, files, find_label_numbers)
         is_binary = numbers == [0, 255]
         numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
         if listed is not None and (listed.is_numbered or not is_binary):
@@ -251,8 +251,8 @@ class LabelMaps(SegmentationDataset):
         names, spellings = listed.names, listed.spelled
         if names is None or choices.class_list is not None:
             classes = _read_classes(match, choices)
-            everywhere = list(labelme_files(self.root)) if classes is None else []
-            names = _cache(cache_folder, everywhere, labelme_names) if classes is None else classes.names
+            everywhere = list(find_labelme_files(self.root)) if classes is None else []
+            names = _cache(cache_folder, everywhere, read_labelme_names) if classes is None else classes.names
             spellings = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
         self._name(names, spellings, choices)
         return _SplitFiles(listed.images, listed.files, [b""] * len(listed.files))

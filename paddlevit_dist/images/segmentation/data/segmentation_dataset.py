@@ -9,7 +9,7 @@ from ....runtime.printing import shorten
 from ....tasks.sample_groups import FOLDER, SUBJECT
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
 from ...data.image_dataset import ImageDataset
-from ...data.inspection import in_threads
+from ...data.inspection import run_in_threads
 from ...data.reading import UnreadableImage
 
 IGNORED = 255  # label of a pixel without a class, so a dataset has at most 255 classes
@@ -47,7 +47,7 @@ class SegmentationDataset(ImageDataset):
         return self.read(index)[1]
 
 
-def look_at_labels(dataset: SegmentationDataset, split: str) -> list[str]:
+def summarize_labels(dataset: SegmentationDataset, split: str) -> list[str]:
     """Count classes in label maps, as many as time allows, in the same order in every run; warn about unusual labels.
 
     Raises:
@@ -56,7 +56,7 @@ def look_at_labels(dataset: SegmentationDataset, split: str) -> list[str]:
     if not dataset.labeled:
         return []
     order = np.random.default_rng(0).permutation(len(dataset))[:_COUNTED].tolist()
-    counted = in_threads(_counts, dataset, order, f"labels of {split}", len(order), _SECONDS, _WITHOUT_LIMIT)
+    counted = run_in_threads(_counts, dataset, order, f"labels of {split}", len(order), _SECONDS, _WITHOUT_LIMIT)
     each = np.stack([counts for counts in counted if counts is not None] or [np.zeros(IGNORED + 1, np.int64)])
     counts, ignored = each.sum(axis=0)[: dataset.num_classes], int(each[:, IGNORED].sum())
     labeled = int(counts.sum())

@@ -12,7 +12,7 @@ from paddlevit_dist import Predictor
 from paddlevit_dist.images.classification import prediction
 from paddlevit_dist.images.data import listing
 from paddlevit_dist.images.data.imagenet import names_by_synset
-from paddlevit_dist.images.data.inputs import GivenImages
+from paddlevit_dist.images.data.inputs import InMemoryImages
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
 
 NAMES = ["ant", "bee", "cat"]
@@ -94,7 +94,7 @@ def test_the_table_of_imagenet_has_its_classes_in_their_order():
 
 def test_classes_are_drawn_as_bars_beside_the_first_images_only(tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_MOST_IMAGES", 2)
-    given = GivenImages([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", ReadConfig())
+    given = InMemoryImages([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", ReadConfig())
     outputs = prediction.ImageClassWriter(tmp_path, given, ["n02510455", "bee"])
     for index in range(3):
         assert outputs.write(index, np.array([0.25, 0.75])) == {}

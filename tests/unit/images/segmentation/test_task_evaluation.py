@@ -100,7 +100,7 @@ def test_what_a_score_depends_on_is_told_beside_it():
 
 
 def test_weights_of_classes_that_are_all_0_are_refused():
-    with pytest.raises(UserError, match="SEGMENTATION.CLASS_WEIGHTS .*expected one above 0"):
+    with pytest.raises(UserError, match="SEGMENTATION.CLASS_WEIGHTS .*expected at least one above 0"):
         opened("SEGMENTATION.CLASS_WEIGHTS", "[0, 0, 0, 0]")
 
 

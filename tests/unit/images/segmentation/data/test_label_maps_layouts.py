@@ -123,7 +123,7 @@ def test_lists_of_pairs(name, between, root, opened):
     assert guess_dataset(str(root), "image_segmentation").dataset == "label_maps"
     require_truth(opened, {(split, f"{split} 1"): labels for split, labels in values.items()})
     (root / "Annotations" / "val.png").unlink()
-    with pytest.raises(UserError, match="names .*Annotations/val.png, which is not there"):
+    with pytest.raises(UserError, match="names .*Annotations/val.png, which does not exist"):
         opened("val")
 
 
@@ -231,13 +231,13 @@ def bad_map(root, **options):
         ({"pixels": np.zeros((9, 6))}, "turned before or after it was labeled: try DATA.EXIF_ROTATE true"),
         (
             {"pixels": np.full(SIZE, 7)},
-            "a.png has the label 7 at row 0, column 0, which is not known: labels are 0, 1, 255",
+            "a.png has the label 7 at row 0, column 0, which is unknown: labels are 0, 1, 255",
         ),
         ({"pixels": np.full(SIZE, 7000), "mode": "I;16"}, "has the label 7000 at row 0, column 0"),
         ({"pixels": numbers(0, [0, 1]), "format": "JPEG"}, "is a JPEG file, which changes class numbers"),
         ({"pixels": np.dstack([np.zeros((*SIZE, 3)), np.eye(6, 9)])}, "transparent at row 0, column 0"),
         ({"pixels": np.arange(162).reshape(*SIZE, 3)}, "has colors, and no list defines their classes"),
-        ({"pixels": np.zeros((*SIZE, 3)), "mode": "CMYK", "format": "TIFF"}, "mode CMYK, expected the number"),
+        ({"pixels": np.zeros((*SIZE, 3)), "mode": "CMYK", "format": "TIFF"}, "mode CMYK, expected a class number"),
     ],
 )
 def test_label_maps_that_fit_nothing_are_refused_with_file_and_pixel(options, message, root, opened):
@@ -276,10 +276,10 @@ def test_a_list_that_names_what_is_missing(root, opened):
 
 
 def test_an_empty_folder_and_splits_that_are_not_there(root, opened):
-    with pytest.raises(UserError, match="nothing of label maps found; expected a folder with images and label maps"):
+    with pytest.raises(UserError, match="no label maps found; expected a folder with images and label maps"):
         opened()
     own(root, "{0}/a.{1}", numbers(0, [0, 1]))
-    with pytest.raises(UserError, match="nothing of ade20k found, but images and label maps: -dataset=label_maps"):
+    with pytest.raises(UserError, match="no ade20k found, but images and label maps: -dataset=label_maps"):
         opened("train", "ade20k")
     with pytest.raises(UserError, match="no split 'val'.*DATA.VAL_FRACTION divides the training set"):
         opened("val")

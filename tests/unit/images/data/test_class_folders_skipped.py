@@ -104,8 +104,8 @@ def test_images_without_a_suffix_of_theirs_are_known_by_their_content(root, cach
     skipped_files = ClassFolders(str(root), "val", cache).skipped_files
     assert skipped_files.num_images == 3
     assert skipped_files.lines() == [
-        f"skipped below {root}/val: 2 without suffix (1 of them images by their content: rename them, for example to .jpg), "
-        "1 .jpg_large (images by their content: rename them, for example to .jpg), "
+        f"skipped below {root}/val: 2 without suffix (1 of them images by their content: rename them, for example to "
+        ".jpg), 1 .jpg_large (images by their content: rename them, for example to .jpg), "
         "1 .jpg~ (images by their content: rename them, for example to .jpg)"
     ]
 
@@ -198,13 +198,13 @@ def test_a_compressed_archive_among_others_is_not_passed_over(tmp_path, cache):
 def test_an_evaluation_stops_over_images_but_not_over_text(dataset, root, cache):
     put(root / "val" / "ant" / "notes.txt", b"words")
     build = {"folder": ClassFolders, "imagenet2012": ImageNet2012}[dataset]
-    lines = SplitInspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
+    lines = SplitInspection(is_evaluation=True, replaces_bad=False).inspect(build(str(root), "val", cache), "val", 2)
     assert lines == [f"skipped below {root}/val: 1 .txt", "opened all 2 images of val"]
     put(root / "val" / "ant" / "x.heic", HEIC_HEAD)
     for is_evaluation in (True, False):
-        with pytest.raises(UserError, match=r"1 \.heic \(pip install pillow-heif\).*another set.*move them away"):
-            SplitInspection(is_evaluation, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
-    lines = SplitInspection(True, False, allows_skipped_files=True).look(build(str(root), "val", cache), "val", 2)
+        with pytest.raises(UserError, match=r"1 \.heic \(pip install pillow-heif\).*a different set.*move them away"):
+            SplitInspection(is_evaluation, replaces_bad=False).inspect(build(str(root), "val", cache), "val", 2)
+    lines = SplitInspection(True, False, allows_skipped_files=True).inspect(build(str(root), "val", cache), "val", 2)
     assert lines[0] == f"skipped below {root}/val: 1 .heic (pip install pillow-heif), 1 .txt"
 
 
@@ -212,7 +212,7 @@ def test_an_evaluation_stops_over_images_but_not_over_text(dataset, root, cache)
 def test_imagenet_one_level_off_says_where_it_is(tmp_path, given, where):
     put(tmp_path / "ILSVRC/Data/CLS-LOC/train/n01440764/1.jpg")
     for kind in (ClassFolders, ImageNet2012):
-        with pytest.raises(UserError, match=f"holds ImageNet one level off: its images are in {where}: give that"):
+        with pytest.raises(UserError, match=f"contains ImageNet in {where}: give that folder"):
             kind(tmp_path / given, "train", tmp_path / "cache")
 
 

@@ -213,6 +213,9 @@ class ObjectData(ImageDataSection):
 class ObjectModel(ImageModelSection):
     """Keys of MODEL for detection and segmentation."""
 
+    BACKBONE: str | None = key(
+        None, "classifier whose feature maps the network reads, such as resnet50 or timm:resnet50"
+    )
     BACKBONE_PRETRAINED: PathText | None = key(
         None, "classifier weights that the backbone starts from in training: a path, an address, or a published name"
     )

@@ -30,26 +30,10 @@ _YEARS = ("", "2017", "2014")  # suffixes of COCO's split names
 _IMAGES = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
 _LABELS = (
     *("labels", "label", "masks", "mask", "annotations", "annotation", "segmentationclass", "segmentations"),
-    *(
-        "segmentationclasspng",
-        "segmentation",
-        "labelmaps",
-        "label_maps",
-        "ground_truth",
-        "groundtruth",
-        "gt",
-        "targets",
-    ),
+    *("segmentationclasspng", "segmentation", "labelmaps", "label_maps", "ground_truth", "groundtruth", "gt"),
+    "targets",
 )
-_LABEL_FOLDER_ENDS = (
-    "_labels",
-    "_masks",
-    "_mask",
-    "_label",
-    "_annotations",
-    "annot",
-    "_gt",
-)  # suffixes of label map folders
+_FOLDER_ENDS = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # suffixes of label map folders
 _ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
 
 
@@ -269,7 +253,7 @@ def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
         for images in (name for name in inner if name.lower() in _IMAGES):
             for labels in (name for name in inner if name.lower() in _LABELS):
                 yield make_layout(f"{{split}}/{images}", f"{{split}}/{labels}")
-    for end in _LABEL_FOLDER_ENDS:
+    for end in _FOLDER_ENDS:
         yield make_layout("{split}", f"{{split}}{end}")
     for labels in filter(names.get, _LABELS):
         yield make_layout("{split}", f"{names[labels]}/{{split}}")

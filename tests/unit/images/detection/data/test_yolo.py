@@ -95,7 +95,7 @@ def test_what_is_missing_is_named(tmp_path, cache):
     assert "data.yaml has no class names" in refused(tmp_path, cache)
     write_yolo(tmp_path, train="images/elsewhere")
     assert "data.yaml names images/elsewhere, which does not exist" in refused(tmp_path, cache)
-    assert "has no split 'val' (-split): it has train; DATA.VAL_FRACTION" in refused(tmp_path, cache, "val")
+    assert "has no split 'val' (-split): it has train; set DATA.VAL_FRACTION" in refused(tmp_path, cache, "val")
     (tmp_path / "data.yaml").write_text("names: [a, b")
     assert "data.yaml cannot be read: line" in refused(tmp_path, cache)
     (tmp_path / "images" / "train" / "1.jpg").write_bytes(b"")

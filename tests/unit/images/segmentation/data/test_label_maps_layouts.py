@@ -281,7 +281,7 @@ def test_an_empty_folder_and_splits_that_are_not_there(root, opened):
     own(root, "{0}/a.{1}", numbers(0, [0, 1]))
     with pytest.raises(UserError, match="no ade20k found, but images and label maps: -dataset=label_maps"):
         opened("train", "ade20k")
-    with pytest.raises(UserError, match="no split 'val'.*DATA.VAL_FRACTION divides the training set"):
+    with pytest.raises(UserError, match="no split 'val'.*set DATA.VAL_FRACTION to split the training set"):
         opened("val")
 
 

@@ -74,7 +74,7 @@ def _image_options(words: list[str]) -> Namespace:
 
 
 def _find_left_out(datasets: dict[str, Any]) -> list[Any]:
-    return [dataset.left_out for dataset in datasets.values() if dataset.left_out is not None]
+    return [dataset.skipped_files for dataset in datasets.values() if dataset.skipped_files is not None]
 
 
 def _print_summary(left_out: list[Any]) -> None:

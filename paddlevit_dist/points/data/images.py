@@ -74,7 +74,7 @@ def draw(xyz: np.ndarray, colors: np.ndarray, is_thing: np.ndarray, width_px: in
     return image[:height, :width_px]
 
 
-def in_cell(drawn: np.ndarray) -> np.ndarray:
+def fit_in_cell(drawn: np.ndarray) -> np.ndarray:
     """An image ``CELL_PX`` wide on a white square, uint8 (CELL_PX, CELL_PX, 3); any excess at the bottom is cut
     off."""
     square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)

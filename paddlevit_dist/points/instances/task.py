@@ -20,7 +20,7 @@ from ...tasks.figures import Figure
 from ...tasks.prediction import Row
 from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..data.features import feature_channels
-from ..data.images import CELL_PX, draw_classes, in_cell
+from ..data.images import CELL_PX, draw_classes, fit_in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
@@ -250,7 +250,7 @@ class InstanceSegmentation(SceneTask):
         """Image and caption of a scene."""
         views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.class_names, CELL_PX)]
         said = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
-        return np.concatenate([in_cell(view) for view in views], axis=1), said
+        return np.concatenate([fit_in_cell(view) for view in views], axis=1), said
 
     def evaluation_images(self, samples: InstanceSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""

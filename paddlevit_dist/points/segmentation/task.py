@@ -23,7 +23,7 @@ from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..data import augment
 from ..data.augment import RandomApply, RandomRotation, to_meters
 from ..data.features import feature_channels, point_features
-from ..data.images import CELL_PX, build_legend, color, draw, draw_classes, get_palette, in_cell, sheet, write_png
+from ..data.images import CELL_PX, build_legend, color, draw, draw_classes, fit_in_cell, get_palette, sheet, write_png
 from ..data.ply import write_colored_ply
 from ..data.samples import PointSample, SceneSamples, SceneView, compile_loops, join
 from ..data.scene import IGNORED, Scene
@@ -287,9 +287,9 @@ class SemanticSegmentation(SceneTask):
         is_own = batch["coordinates"][:, 0] == number
         voxels = batch["coordinates"][is_own, 1:].astype(np.float32)
         points = int(np.diff(batch["offsets"])[number])
-        views = [in_cell(draw_classes(voxels, labels[is_own], self.class_names, CELL_PX))]
+        views = [fit_in_cell(draw_classes(voxels, labels[is_own], self.class_names, CELL_PX))]
         if colors is not None:
-            views.insert(0, in_cell(draw(voxels, colors[is_own], np.ones(len(voxels), bool), CELL_PX)))
+            views.insert(0, fit_in_cell(draw(voxels, colors[is_own], np.ones(len(voxels), bool), CELL_PX)))
         return np.concatenate(views, axis=1), f"{len(voxels):,} voxels of {points:,} points"
 
     def evaluation_images(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:

@@ -68,7 +68,7 @@ def test_nothing_of_the_clone_is_run_for_a_model_of_ours_whose_numbers_it_has(tm
     other = write_family(tmp_path, "other", further="")
     path = other.parents[1] / "config.py"
     path.write_text(path.read_text().replace("SMOOTHING = 0.1", "SMOOTHING = 3"))
-    said = f"{path}: TRAIN.SMOOTHING is 3: expected a number >= 0 and < 1: state one in the YAML file"
+    said = f"{path}: TRAIN.SMOOTHING is 3: expected a number >= 0 and < 1; set it in the YAML file"
     assert refuse(load, [f"-cfg={other}"]) == said
 
 

@@ -37,7 +37,7 @@ def stages(folder: Path) -> list[Stage]:
     from paddlevit_dist.points.instances.batches import collate_scenes
     from paddlevit_dist.points.instances.input import (
         InstanceSamples,
-        ToOrigin,
+        ShiftToOrigin,
         VoxelPlacement,
         build_steps,
         compute_instance_table,
@@ -76,7 +76,7 @@ def stages(folder: Path) -> list[Stage]:
         ("read", lambda: read_plain(folder, 0), lambda: read_scene(path, "scene00000")),
         ("map and scale", lambda: (xyz @ matrix) * 50, lambda: apply_matrix(xyz.astype(np.float64), matrix) * 50),
         ("elastic, both passes", lambda: distorted(plain_scenes.distort), lambda: distorted(displace)),
-        ("offset", lambda: moved - moved.min(axis=0), lambda: ToOrigin()(placed, None).xyz),
+        ("offset", lambda: moved - moved.min(axis=0), lambda: ShiftToOrigin()(placed, None).xyz),
         (
             "crop",
             lambda: plain_scenes.crop(moved, CROPPED, default_rng(3)),

@@ -79,7 +79,7 @@ class VoxelPlacement:
 
 
 @dataclass(frozen=True)
-class ToOrigin:
+class ShiftToOrigin:
     """Shift the minimum along each axis to 0."""
 
     def __call__(self, scene: VoxelizedScene, generator: np.random.Generator | None) -> VoxelizedScene:
@@ -171,7 +171,7 @@ def build_steps(points: InstancePointSection, scale: float, is_training: bool, u
         ),
         (True, VoxelPlacement(scale, color_range)),
         (is_training and keys.ELASTIC, ElasticDistortion(tuple(passes), centered=False)),
-        (True, ToOrigin()),
+        (True, ShiftToOrigin()),
         (crops, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
         (is_training, noise),
     ]

@@ -125,8 +125,8 @@ def _read_classes(path: str, points: int, remarks: list[str]) -> np.ndarray:
         )
     unknown = numbers > NUM_NYU40  # ScanNet's scene0270_00 has 50 and scene0384_00 149; its evaluation ignores them
     if unknown.any():
-        others = ", ".join(map(str, np.unique(numbers[unknown])[:_MAX_LISTED]))
-        remarks.append(f"{path}: {unknown.sum():,} points have labels above {NUM_NYU40} ({others}): no class")
+        examples = ", ".join(map(str, np.unique(numbers[unknown])[:_MAX_LISTED]))
+        remarks.append(f"{path}: {unknown.sum():,} points have labels above {NUM_NYU40} ({examples}): no class")
     return from_nyu40(np.where(unknown | (numbers == IGNORED), 0, numbers))
 
 
@@ -148,33 +148,33 @@ def _read_class_table(path: str) -> dict[str, int]:
 
 def _read_instances(segments_path: str, objects_path: str, groups: list[dict[str, Any]], points: int) -> np.ndarray:
     """Return the index in ``groups`` of each point's object, int64, -100 for none."""
-    segment_of_point = _parse_integers(segments_path, "segIndices", _read_list(segments_path, "segIndices"))
-    if len(segment_of_point) != points:
+    point_segments = _parse_integers(segments_path, "segIndices", _read_list(segments_path, "segIndices"))
+    if len(point_segments) != points:
         raise UserError(
-            f"{segments_path} has segments of {len(segment_of_point):,} points, the scene has {points:,}; "
+            f"{segments_path} has segments of {len(point_segments):,} points, the scene has {points:,}; "
             "download both files of the scene again"
         )
-    segments, position = np.unique(segment_of_point, return_inverse=True)  # (segments,), (points,)
-    object_of_segment = np.full(len(segments), IGNORED, np.int64)
+    segments, position = np.unique(point_segments, return_inverse=True)  # (segments,), (points,)
+    segment_objects = np.full(len(segments), IGNORED, np.int64)
     seen_objects = set()
     for number, group in enumerate(groups):
-        segments_of_object = np.unique(
+        object_segments = np.unique(
             _parse_integers(objects_path, f"segments of object {number}", group.get("segments"))
         )
-        if segments_of_object.tobytes() in seen_objects:  # one published scene lists its objects twice
+        if object_segments.tobytes() in seen_objects:  # one published scene lists its objects twice
             continue
-        seen_objects.add(segments_of_object.tobytes())
-        where = np.searchsorted(segments, segments_of_object)
+        seen_objects.add(object_segments.tobytes())
+        where = np.searchsorted(segments, object_segments)
         if (
-            not len(segments_of_object)
+            not len(object_segments)
             or where.max() >= len(segments)
-            or not np.array_equal(segments[where], segments_of_object)
+            or not np.array_equal(segments[where], object_segments)
         ):
             raise UserError(
                 f"{objects_path}: object {number} has segments missing in {segments_path}; download both files again"
             )
-        object_of_segment[where] = number
-    return object_of_segment[position.reshape(-1)]  # (points,)
+        segment_objects[where] = number
+    return segment_objects[position.reshape(-1)]  # (points,)
 
 
 def _is_stuff(instance: np.ndarray, stuff: np.ndarray) -> np.ndarray:

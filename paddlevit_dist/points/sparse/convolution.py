@@ -140,8 +140,8 @@ class _OuterProducts:
 
     def stack_products(self, weight: paddle.Tensor) -> paddle.Tensor:
         """Return the gradient (K, C_in, C_out), zeros for matrices without pairs."""
-        nothing = paddle.zeros(weight.shape[1:], dtype=weight.dtype)
-        return paddle.stack([self.sums.get(number, nothing) for number in range(weight.shape[0])])
+        zeros = paddle.zeros(weight.shape[1:], dtype=weight.dtype)
+        return paddle.stack([self.sums.get(number, zeros) for number in range(weight.shape[0])])
 
 
 def _add(sums: dict[int, paddle.Tensor], number: int, value: paddle.Tensor) -> None:
@@ -238,8 +238,8 @@ def _share(process_blocks: Callable[[Sequence[list[KernelPairs]]], Any], blocks:
             return process_blocks(part)
 
     executor = _executor(threads - 1, os.getpid())
-    others = [executor.submit(process_in_thread, part) for part in parts[1:]]
-    return [process_in_thread(parts[0]), *(other.result() for other in others)]
+    futures = [executor.submit(process_in_thread, part) for part in parts[1:]]
+    return [process_in_thread(parts[0]), *(future.result() for future in futures)]
 
 
 @functools.cache

@@ -33,9 +33,9 @@ class DepthwiseConvolution(Convolution):
         dilation: Steps = 1,
         bias: bool = False,
         dimension: int = 3,
-        **others: Any,
+        **kwargs: Any,
     ) -> None:
-        (channels,) = resolve_arguments(self, others, in_channels=channels)
+        (channels,) = resolve_arguments(self, kwargs, in_channels=channels)
         super().__init__(channels, channels, kernel_size, stride, dilation, bias, dimension)
 
     def _create_parameters(self, bias: bool) -> None:

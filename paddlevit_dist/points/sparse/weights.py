@@ -22,8 +22,8 @@ def from_spconv(state: Mapping[str, np.ndarray], dimension: int = 3) -> dict[str
     weights = [name for name in state if name.endswith("weight") and np.ndim(state[name]) == dimension + 2]
     shapes = [state[name].shape for name in weights]
     is_version_2 = sum(math.prod(shape[1:-1]) - math.prod(shape[:-2]) for shape in shapes) < 0
-    moved = {name: np.moveaxis(state[name], 0, -1) for name in weights} if is_version_2 else {}
-    return from_torch_names({**state, **moved})
+    transposed = {name: np.moveaxis(state[name], 0, -1) for name in weights} if is_version_2 else {}
+    return from_torch_names({**state, **transposed})
 
 
 def from_torchsparse(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -52,8 +52,8 @@ class InstanceSection(Section):
         "weights of the losses: classes, lengths of offsets, directions of offsets, scores",
         AT_LEAST_0,
     )
-    SCORE_THRESHOLD: float = key(0.09, "minimum score of a prediction", SHARE)
-    MIN_PREDICTION_POINTS: int = key(100, "minimum points of a prediction; it must have more", AT_LEAST_0)
+    SCORE_THRESHOLD: float = key(0.09, "score that a prediction must exceed", SHARE)
+    MIN_PREDICTION_POINTS: int = key(100, "points that a prediction must exceed", AT_LEAST_0)
     NMS_IOU: float = key(0.3, "IoU above which only the better of two overlapping predictions is kept", SHARE)
 
 

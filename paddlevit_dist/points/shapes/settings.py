@@ -27,7 +27,7 @@ class ShapeSection(Section):
         ["xyz"], "input features of a voxel: position and normal of its first point (3 channels each), ones (1)"
     )
     POINTS: int = key(
-        2048, "points of a shape: training: a new random sample in each epoch; otherwise a fixed sample", AT_LEAST_1
+        2048, "points of a shape: a new random sample in each training epoch, otherwise a fixed sample", AT_LEAST_1
     )
     LABEL_SMOOTHING: float = key(0.0, "training: fraction of a label spread evenly over all classes", SHARE_BELOW_1)
     UP_AXIS: Literal["x", "y", "z"] = key(

@@ -174,7 +174,7 @@ def test_a_run_asks_about_the_unit_once_for_all_splits_of_a_store(tmp_path):
 
 def test_what_there_is_to_say_of_a_scene_outlives_a_preparation_that_another_ended(tmp_path):
     far = (room(50)[0] + np.float32(UTM)).astype(np.float32)
-    with pytest.raises(UserError, match="point 17 lies"):
+    with pytest.raises(UserError, match="point 17 is"):
         prepare(tmp_path / "in", tmp_path / "out", {"a": far, "b": stray(1e9)})
     summary = prepare(tmp_path / "in", tmp_path / "out", {"b": room(50)[0]})
     assert summary.kept == 1 and len(summary.remarks) == 1 and "a.ply stores x, y and z" in summary.remarks[0]
@@ -196,4 +196,4 @@ def test_scenes_in_other_formats_are_counted(tmp_path):
         reader.sources(str(tmp_path / "in"), {})
     prepare(tmp_path / "in", tmp_path / "out", {"a": room(50)[0], "b": room(50)[0]})
     reader.sources(str(tmp_path / "in"), {})
-    assert reader.remarks == [f"{tmp_path}/in also holds 2 .las, 1 .obj, which are not read: only .ply is"]
+    assert reader.remarks == [f"{tmp_path}/in also contains 2 .las, 1 .obj, which are not read: only .ply"]

@@ -20,7 +20,7 @@ from ..runtime.errors import Stopped, UserError
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_yaml
 from ..settings import Configuration
-from ..settings.command_line import without
+from ..settings.command_line import remove_keys
 from . import groups
 from .formatting import columns, count_decimals, ends, number
 from .groups import FAILED, FINISHED, UNFINISHED, SeedGroup
@@ -51,7 +51,7 @@ def run(given: Configuration) -> None:
         done = len(group.seeds) - len(waiting)
         said = f"{done} of {len(group.seeds)} seeds are finished in {folder}" if done else f"seeds in {folder}"
         write_line(f"{said}: training {len(waiting)}, {max(min(len(gpus), len(waiting)), 1)} at a time")
-        _train(group, waiting, without(given.argv, _OWN), gpus)
+        _train(group, waiting, remove_keys(given.argv, _OWN), gpus)
         group.write()
         for line in format_group(group):
             write_line(line)

@@ -120,18 +120,18 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting])
     is_of_recipe = weights is not None and weights.source != COMMAND_LINE
     if not model.PRETRAINED_REQUIRED and is_of_recipe and row and name and name.value != row.model:
         model.PRETRAINED = None
-        return [f"MODEL.PRETRAINED null: {row.name} ({weights.place}) is of another model than {name.value}"]
+        return [f"MODEL.PRETRAINED null: {row.name} ({weights.origin}) is of another model than {name.value}"]
     if not model.PRETRAINED_REQUIRED or row is None or name is None or weights is None or name.value == row.model:
         return []
     if weights.source == COMMAND_LINE and name.source != COMMAND_LINE:
         model.NAME = row.model
-        return [f"MODEL.NAME {row.model}: it is what {weights.place} {weights.value} is for, instead of {name.value}"]
+        return [f"MODEL.NAME {row.model}: it is what {weights.origin} {weights.value} is for, instead of {name.value}"]
     if name.source == COMMAND_LINE and weights.source != COMMAND_LINE:
         own = find_published_for(name.value)
         of_files = address_of_weights(name.value) and name.value
         if own is None and of_files is None:
             raise UserError(
-                f"{name.place}: MODEL.NAME {name.value}: {weights.value} ({weights.place}) are weights of another "
+                f"{name.origin}: MODEL.NAME {name.value}: {weights.value} ({weights.origin}) are weights of another "
                 "model: add -pretrained=PATH with weights of it, or MODEL.PRETRAINED_REQUIRED false for random ones"
             )
         model.PRETRAINED = own.name if own is not None else of_files

@@ -121,7 +121,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], everything: S
     """Images are evaluated at the size, with the crop and by the resize that the weights expect."""
     for setting in everything:
         if setting.name == _TEMPERATURE and str(setting.value) not in ("1", "1.0", "None"):
-            raise UserError(f"{setting.place}: {_TEMPERATURE} is {show(setting.value)}: here it is 1; leave it out")
+            raise UserError(f"{setting.origin}: {_TEMPERATURE} is {show(setting.value)}: here it is 1; leave it out")
     names = ["IMAGE_SIZE", "CROP_PCT"]
     # PaddleViT's files state a crop, and resize bicubically with the image's proportions.
     crop = settings.get("DATA.CROP_PCT")
@@ -235,7 +235,7 @@ def _check_probe(given: ConfigView[ProbeSettings]) -> list[str]:
 
 
 def _find_unused_of_probe(given: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
-    names = (*TABLE.of_training() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE")
+    names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE")
     yield IgnoredKeys(
         tuple(sorted(names)), "TASK", "features are computed once, of images as an evaluation sees them: {}"
     )

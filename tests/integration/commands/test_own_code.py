@@ -35,7 +35,7 @@ from support.runs import refusal, well
         ),
         (
             "-import=my_project.data DATA.STRIPES.WIDTH=3 -cfg=vit_digits",
-            "command line: DATA.STRIPES.WIDTH is read by dataset stripes, not by classification: leave it out",
+            "command line: DATA.STRIPES.WIDTH is read by dataset stripes, not by classification: remove it",
         ),
     ],
 )

@@ -70,12 +70,12 @@ def last_part(name: str) -> str:
     return os.path.basename(name).removesuffix(".py").rpartition(".")[2]
 
 
-def collect_carried() -> WorkerImports:
-    """Collect what ``load_carried`` imports in a worker."""
+def collect_imports() -> WorkerImports:
+    """Collect what ``load_imports`` imports in a worker."""
     return WorkerImports(tuple(_loaded), tuple(_folders))
 
 
-def load_carried(these: WorkerImports) -> None:
+def load_imports(these: WorkerImports) -> None:
     """Import in a worker what its parent has imported.
 
     Raises:
@@ -94,7 +94,7 @@ def folders_hidden() -> Iterator[None]:
     """Hide the folders of users from processes that are spawned meanwhile.
 
     A process begins with this one's path. In these folders it might find a user's file in place of a library's before
-    it calls ``load_carried``.
+    it calls ``load_imports``.
     """
     before = list(sys.path)
     sys.path[:] = [folder for folder in before if folder not in _folders]

@@ -37,7 +37,7 @@ def run(arguments: list[str]) -> None:
 
     from ..launch import devices, tuning
 
-    devices.require_sound_variables(run.values.NGPUS)
+    devices.check_launcher_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
@@ -69,7 +69,7 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
     with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
-        with lock_output_dir(folder, write_line, run.values.EVAL, holds=plan.is_main):
+        with lock_output_dir(folder, write_line, run.values.EVAL, should_lock=plan.is_main):
             _carry_out(run, plan, folder)
     return folder
 

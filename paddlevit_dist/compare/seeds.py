@@ -117,7 +117,7 @@ def _start(
     (None), else with what it says in its ``log.txt``."""
     folder = os.path.join(group.run, row["folder"])
     own_words = [f"-output={folder}", f"-seed={row['seed']}", "-resume=auto", "SEEDS=None"]
-    variables = tuning.before(os.environ)
+    variables = tuning.without_tuning(os.environ)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(ROOT)]))
     variables.update({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu, "TERM": "dumb"})  # without bars
     write_line(f"seed {row['seed']}: {folder}" + ("" if gpu is None else f", GPU {gpu}: see log.txt there"))

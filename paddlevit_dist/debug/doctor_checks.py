@@ -232,7 +232,7 @@ def each_device(checkup: CheckContext) -> CheckResult:
     plan, target = checkup.plan, checkup.folder / "devices.json"
     arguments = (checkup.config.TRAIN.TF32, checkup.config.DETERMINISTIC, str(target))
     # Children that end: the GPUs are free for those of the step, also where one is one process's alone.
-    launch_workers(try_device, arguments, plan, checkup.config.WATCHDOG_SECONDS, apart=True)
+    launch_workers(try_device, arguments, plan, checkup.config.WATCHDOG_SECONDS, in_child=True)
     ranks = json.loads(target.read_text(encoding="utf-8"))
     told = "; ".join(f"{one['name']}, {one['gigaflops']:.0f} GFLOP/s" for one in ranks)
     noun = device_kinds.get_kind(plan.device).noun
@@ -350,7 +350,7 @@ def step(checkup: CheckContext) -> CheckResult:
     config, plan = change_settings(checkup.config, {**_OFF, "SAVE": str(checkup.folder)}), checkup.plan
     target = checkup.folder / "step.json"
     arguments = (config, checkup.task, checkup.samples["train"], str(target))
-    launch_workers(device_step, arguments, plan, config.WATCHDOG_SECONDS, apart=True)
+    launch_workers(device_step, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
     facts = json.loads(target.read_text(encoding="utf-8"))
     losses, memory = facts["losses"], facts["memory_mib"] / 1024
     expected = checkup.task.expected_losses()

@@ -95,8 +95,8 @@ def interrupts() -> int:
     return _state.interrupts
 
 
-def save_is_asked() -> bool:
-    """Whether SIGUSR1 has come since the last ``forget_save``."""
+def save_requested() -> bool:
+    """Whether SIGUSR1 has come since the last ``clear_save_request``."""
     return _state.saves > 0
 
 
@@ -105,7 +105,7 @@ def ask_for_save() -> None:
     _state.saves += 1
 
 
-def forget_save() -> None:
+def clear_save_request() -> None:
     """Note that a save is under way."""
     _state.saves = 0
 

@@ -74,7 +74,7 @@ def test_a_kill_for_memory_is_told_from_others_with_the_limit_of_the_container(t
     "variables, problem",
     [
         ({"PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM is not"),
-        ({"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"}, "-ngpus=2 asks for more processes"),
+        ({"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"}, "-ngpus=2 requests more processes"),
         ({"PADDLE_TRAINER_ID": "x", "PADDLE_TRAINERS_NUM": "2"}, "not one of PADDLE_TRAINERS_NUM=2 processes"),
     ],
     ids=["alone", "of one process", "no number"],

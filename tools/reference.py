@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paddlevit_dist.commands import COMMANDS, import_command
 from paddlevit_dist.commands.parser import build_parser
-from paddlevit_dist.registry import TASKS, tables_of_every_run
+from paddlevit_dist.registry import TASKS, common_tables
 from paddlevit_dist.settings.command_line import FLAGS, Flag, describe_flag
 from paddlevit_dist.settings.help import ABOUT
 from paddlevit_dist.settings.key import Key
@@ -55,7 +55,7 @@ def keys_page() -> str:
 
 
 def _readers(name: str) -> str:
-    if any(key.name == name for table in tables_of_every_run() for key in table.keys):
+    if any(key.name == name for table in common_tables() for key in table.keys):
         return _EVERY_RUN
     return " and ".join(task for task in TASKS if name in keys(task))
 

@@ -163,7 +163,7 @@ def gpus(checkup: CheckContext) -> CheckResult:
     known = "" if card is None else f", compute capability {card.capability[0]}.{card.capability[1]}"
     if usable:
         text = f"{usable} usable (CUDA_VISIBLE_DEVICES={visible}){known}"
-        if card is not None and card.capability > _NEWEST_OF_2 and paddle_versions.is_of_cuda_11():
+        if card is not None and card.capability > _NEWEST_OF_2 and paddle_versions.is_built_for_cuda_11():
             text += f"; Paddle {paddle.__version__} for CUDA 11 has code for 6.1 to 8.9"
             return CheckResult(WARNING, text, f"unless this Paddle was built for it: {installation(card)}")
         return CheckResult(OK, text)

@@ -67,7 +67,7 @@ def _exchange() -> None:
     _group.heard_stop = stops > 0
     if world.is_main() and saves > _group.saves_heard:
         _group.saves_heard = saves
-        signals.ask_for_save()
+        signals.request_save()
 
 
 class SyncPoint:

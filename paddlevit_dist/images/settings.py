@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from yacs.config import CfgNode
 
 from ..checkpoint.published import find_published, find_published_for
-from ..registry import TABLES, address_of_weights
+from ..registry import TABLES, find_weights_address
 from ..runtime.errors import UserError
 from ..settings import every_run
 from ..settings.key import (
@@ -128,7 +128,7 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting])
         return [f"MODEL.NAME {row.model}: it is what {weights.origin} {weights.value} is for, instead of {name.value}"]
     if name.source == COMMAND_LINE and weights.source != COMMAND_LINE:
         own = find_published_for(name.value)
-        of_files = address_of_weights(name.value) and name.value
+        of_files = find_weights_address(name.value) and name.value
         if own is None and of_files is None:
             raise UserError(
                 f"{name.origin}: MODEL.NAME {name.value}: {weights.value} ({weights.origin}) are weights of another "

@@ -119,7 +119,7 @@ def memory_mib() -> float | None:
 
     Asks the host only, and waits for no device.
     """
-    if (allocated := device_kinds.most_allocated_bytes()) is not None:
+    if (allocated := device_kinds.max_allocated_bytes()) is not None:
         return round(allocated / 2**20, 1)
     global _looked_at, _seen
     if time.monotonic() - _looked_at > _LOOK_SECONDS:

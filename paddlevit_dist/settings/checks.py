@@ -12,8 +12,8 @@ from ..registry import (
     find_package,
     find_readers,
     list_names,
-    own_tables,
-    tables_of_every_run,
+    custom_tables,
+    common_tables,
 )
 from ..runtime.errors import UserError
 from .every_run import RunSettings
@@ -78,7 +78,7 @@ def check(config: ConfigView[RunSettings]) -> list[str]:
     if task not in TABLES:  # a user's task, which may read keys of any table
         values = config.values
         chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
-        tables = [*tables_of_every_run(), *(table for kind, name in chosen for table in own_tables(kind, name))]
+        tables = [*common_tables(), *(table for kind, name in chosen for table in custom_tables(kind, name))]
     notices = _find_foreign_keys(config)
     for table in tables:
         notices += table.check(config)
@@ -87,7 +87,7 @@ def check(config: ConfigView[RunSettings]) -> list[str]:
 
 def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
     """Return the files that a run has saved: they contain every key, so their defaults are not choices of the user."""
-    names = [key.name for table in tables_of_every_run() for key in table.keys]
+    names = [key.name for table in common_tables() for key in table.keys]
     sources = [config.settings[name].source for name in names if name in config]
     return {source for source in sources if sources.count(source) > _SAVED_SHARE * len(names)} - {COMMAND_LINE}
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..extension import CommandHelp, extensions
-from ..registry import REGISTRATIONS, TASKS, find_name, find_package, own_tables, tables_of_every_run
+from ..registry import REGISTRATIONS, TASKS, find_name, find_package, custom_tables, common_tables
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row
@@ -72,8 +72,8 @@ def _format_keys(words: Sequence[str], shows_all: bool) -> list[str]:
     """Format the keys of the task that the words name, the keys of every run and, if requested, of other tasks."""
     _load_user_modules(words)
     task = _find_task(words)
-    every_run = {key.name: key for table in tables_of_every_run() for key in table.keys}
-    of_user = {key.name: key for name in REGISTRATIONS for table in own_tables(*name) for key in table.keys}
+    every_run = {key.name: key for table in common_tables() for key in table.keys}
+    of_user = {key.name: key for name in REGISTRATIONS for table in custom_tables(*name) for key in table.keys}
     of_task = {**keys(task), **of_user}
     others_of_task = {name: key for name, key in of_task.items() if name not in every_run and name not in of_user}
     others = {name: key for name, key in keys().items() if name not in of_task}

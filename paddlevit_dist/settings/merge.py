@@ -245,7 +245,7 @@ def _is_of_another_layout(known: dict[str, KeySetting], values: CfgNode) -> bool
         return False
     if registry.annotation_type("dataset", dataset.value) != registry.BOX_LABELS or not os.path.isdir(path.value):
         return False
-    layouts = registry.boxes_at(path.value)
+    layouts = registry.find_box_datasets(path.value)
     return len(layouts) == 1 and dataset.value not in layouts
 
 
@@ -287,7 +287,7 @@ def _resolve_names(known: dict[str, KeySetting]) -> tuple[dict[str, KeySetting],
             raise UserError(f"{setting.origin}: {name}: {error}") from None
         if value != setting.value:
             notices.append(f"{setting.origin}: {name} {show(setting.value)} is called '{value}' here")
-            if kind == "model" and registry.is_of_weights(setting.value):
+            if kind == "model" and registry.is_weights_name(setting.value):
                 notices[-1] += ", and does not load its weights: -pretrained=NAME does"
             known = {**known, name: dataclasses.replace(setting, value=value)}
     return known, notices

@@ -64,7 +64,7 @@ def explain_missing(settings: Sequence[KeySetting], error: UserError | None = No
     Raises:
         UserError: it needs a module that this command has not imported; the message names it. Otherwise ``error``.
     """
-    missing = plugins.missing([name for name, _ in _list_modules(settings)])
+    missing = plugins.find_missing([name for name, _ in _list_modules(settings)])
     values = {setting.name: setting.value for setting in settings}
     unknown = [
         f"{key} {show(values[key])} is not known"

@@ -9,7 +9,14 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...losses import cross_entropies, dice_losses, hardest, look_up_weights, lovasz_of_rows, resized_cross_entropy
+from ...losses import (
+    cross_entropies,
+    dice_losses,
+    look_up_weights,
+    mark_hardest,
+    resized_cross_entropy,
+    row_lovasz_softmax,
+)
 from ...metrics.counts import packed
 from ...registry import MASK_LABELS, annotation_type
 from ...runtime import autocast
@@ -187,7 +194,7 @@ class ImageSegmentation(BackboneTask):
             if keys.DICE_WEIGHT:
                 terms["dice"] = LossTerm(*dice_losses(*rows), keys.DICE_WEIGHT)
             if keys.LOVASZ_WEIGHT:
-                terms["lovasz"] = LossTerm(*lovasz_of_rows(*rows), keys.LOVASZ_WEIGHT)
+                terms["lovasz"] = LossTerm(*row_lovasz_softmax(*rows), keys.LOVASZ_WEIGHT)
             for other in auxiliary:
                 term = self._cross_entropy(other.astype("float32"), labels)
                 terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
@@ -202,7 +209,7 @@ class ImageSegmentation(BackboneTask):
         if threshold is None:
             return LossTerm(resized_cross_entropy(logits, labels, IGNORED, weights), counted.sum())
         losses = cross_entropies(logits, labels, IGNORED, axis=1)
-        counted = counted * hardest(losses, labels, IGNORED, threshold, keys.OHEM_MIN_KEPT)
+        counted = counted * mark_hardest(losses, labels, IGNORED, threshold, keys.OHEM_MIN_KEPT)
         return LossTerm((losses * counted).sum(), counted.sum())
 
     # ---- evaluation ----------------------------------------------------------------------------------------------

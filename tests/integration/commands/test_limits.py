@@ -54,7 +54,7 @@ sys.exit(run_and_report(work))
 def test_a_limit_that_is_met_later_is_named_too(limit, value, work, expected):
     script = TAKES_TOO_MUCH.format(limit=limit, value=value, work=work)
     said = refusal(run_command([sys.executable, "-c", script]))
-    assert expected in said and "raise that, or lower" in said
+    assert expected in said and "raise the limit, or lower" in said
 
 
 def test_a_kill_for_memory_is_told_from_others_with_the_limit_of_the_container(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .extension import extensions
-from .registry import MODELS, SPELLINGS, list_bridged_models, find_name, is_weights_name, require_derived, resolve
+from .registry import MODELS, SPELLINGS, find_name, is_weights_name, list_bridged_models, require_derived, resolve
 from .runtime.errors import UserError
 
 _WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")

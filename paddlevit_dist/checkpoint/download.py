@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 from tqdm import tqdm
 
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file, os_errors_as_user_errors, explain_write_error
+from ..runtime.files import atomic_file, explain_write_error, os_errors_as_user_errors
 from ..runtime.printing import shorten, without_credentials
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"

@@ -161,7 +161,7 @@ def _with_fitting_course(
 ) -> configuration.Configuration:
     """The configuration with batch, epochs and warm-up that fit the training set."""
     from ..engine.compatibility import epochs_by_size
-    from ..settings.run_length import resolve_process_batch, resolve_epochs, resolve_warmup_steps
+    from ..settings.run_length import resolve_epochs, resolve_process_batch, resolve_warmup_steps
 
     if not run.values.EVAL:
         samples = len(datasets["train"])

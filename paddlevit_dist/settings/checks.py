@@ -9,11 +9,11 @@ from ..registry import (
     RECIPES,
     TABLES,
     annotation_type,
+    common_tables,
+    custom_tables,
     find_package,
     find_readers,
     list_names,
-    custom_tables,
-    common_tables,
 )
 from ..runtime.errors import UserError
 from .every_run import RunSettings

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..extension import CommandHelp, extensions
-from ..registry import REGISTRATIONS, TASKS, find_name, find_package, custom_tables, common_tables
+from ..registry import REGISTRATIONS, TASKS, common_tables, custom_tables, find_name, find_package
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row

@@ -17,7 +17,7 @@ from ...losses import (
     resized_cross_entropy,
     row_lovasz_softmax,
 )
-from ...metrics.counts import packed
+from ...metrics.counts import pack_counts
 from ...registry import MASK_LABELS, annotation_type
 from ...runtime import autocast
 from ...runtime.environment import program
@@ -262,7 +262,7 @@ class ImageSegmentation(BackboneTask):
         for predicted, labels in self.class_maps(model, batch):
             if not labels.size:  # of a split without label maps
                 labels = np.full_like(predicted, IGNORED)
-            records.append(packed(*step.metrics.update(predicted, labels)))
+            records.append(pack_counts(*step.metrics.update(predicted, labels)))
             predictions.append(predicted)
         if step.writer is not None:
             step.writer.add(predictions)

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...losses import adjusted_losses, cross_entropies, scene_dice_losses, look_up_weights, lovasz_softmax
+from ...losses import adjusted_losses, cross_entropies, look_up_weights, lovasz_softmax, scene_dice_losses
 from ...metrics.counts import count_confusion
 from ...models import create_model
 from ...runtime.errors import UserError

@@ -225,7 +225,7 @@ class Registration(NamedTuple):
     Attributes:
         target: the model, dataset or task.
         tables: key tables that a task reads, as passed to ``register_task``.
-        keys: tables of its own keys.
+        keys: tables of the keys that it adds.
         origin: file and line of the call.
     """
 

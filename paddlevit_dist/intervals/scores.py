@@ -102,17 +102,17 @@ def confusion_scores(
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
         sums = weighted_sums(weights, flat).reshape(len(weights), len(tables), 3, number)
-        right, true, taken = np.moveaxis(sums[:, 0], 1, 0)  # (draws, classes) each
-        ious = quotient(right, true + taken - right)
+        right, true, predicted = np.moveaxis(sums[:, 0], 1, 0)  # (draws, classes) each
+        ious = quotient(right, true + predicted - right)
         values = {
             "mIoU": nanmean(ious),
             "accuracy": quotient(right.sum(axis=1), true.sum(axis=1)),
             "mean class accuracy": nanmean(quotient(right, true)),
-            "mean Dice": nanmean(quotient(2 * right, true + taken)),
+            "mean Dice": nanmean(quotient(2 * right, true + predicted)),
         }
         if boundaries is not None:
-            right, near, taken = np.moveaxis(sums[:, 1], 1, 0)
-            values["boundary IoU"] = nanmean(quotient(right, near + taken - right))
+            right, near, predicted = np.moveaxis(sums[:, 1], 1, 0)
+            values["boundary IoU"] = nanmean(quotient(right, near + predicted - right))
         if losses is not None:
             values["loss"] = quotient(weighted_sums(weights, losses[:, None])[:, 0], true.sum(axis=1))
         return {**values, **{f"IoU {name}": column for name, column in zip(class_names, ious.T)}}

@@ -70,7 +70,7 @@ def check_launcher_variables(requested: int) -> None:
         return
     number, total = os.environ["PADDLE_TRAINER_ID"], os.environ.get("PADDLE_TRAINERS_NUM")
     local = os.environ.get("PADDLE_LOCAL_SIZE", "1")
-    known = [name for name in ("PADDLE_TRAINER_ID", *_LAUNCHER) if name in os.environ]
+    variables = [name for name in ("PADDLE_TRAINER_ID", *_LAUNCHER) if name in os.environ]
     problem = None
     if total is None:
         problem = "PADDLE_TRAINERS_NUM is not"
@@ -80,7 +80,7 @@ def check_launcher_variables(requested: int) -> None:
         problem = f"-ngpus={requested} requests more processes than PADDLE_TRAINERS_NUM={total}"
     if problem is not None:
         raise UserError(
-            f"PADDLE_TRAINER_ID={number} is set in this shell, but {problem}; `unset {' '.join(known)}` to start "
+            f"PADDLE_TRAINER_ID={number} is set in this shell, but {problem}; `unset {' '.join(variables)}` to start "
             "the processes here, or use python -m paddle.distributed.launch"
         )
 

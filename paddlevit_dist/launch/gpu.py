@@ -68,8 +68,8 @@ def _use_tf32(allowed: bool) -> None:
 
 
 def _set_flags(flags: dict[str, Any]) -> None:
-    known = paddle.base.core.globals()  # a CPU build lacks cuDNN's flags
-    paddle.set_flags({name: value for name, value in flags.items() if name in known})
+    available = paddle.base.core.globals()  # a CPU build lacks cuDNN's flags
+    paddle.set_flags({name: value for name, value in flags.items() if name in available})
 
 
 def rounds_to_tf32() -> bool:
@@ -94,6 +94,6 @@ def settings() -> dict[str, Any] | None:
     """Return the settings in force on this process's GPU, for the record of a run; None on a CPU."""
     if not is_on_gpu():
         return None
-    known = paddle.base.core.globals()
-    flags = paddle.get_flags([name for name in _REPORTED if name in known])
+    available = paddle.base.core.globals()
+    flags = paddle.get_flags([name for name in _REPORTED if name in available])
     return {"tf32": rounds_to_tf32(), **flags, _WORKSPACES: os.environ.get(_WORKSPACES)}

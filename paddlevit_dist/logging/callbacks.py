@@ -89,10 +89,11 @@ class Callback:
     """Base class; each method is optional.
 
     The methods up to ``end`` are stable for users. They are called on rank 0 only, in its main thread. A user's
-    callback must not change the training, and gets no values on a device. Training waits while it works. An exception
-    in ``start`` ends the run. Later exceptions remove this callback, and the run continues: the traceback is printed and
-    logged, or one line for an ``OSError`` such as a full disk. A ``UserError`` ends the run at any time with its
-    message as the last line, for example to stop training early.
+    callback must not change the training, and gets no values on a device. Training waits while it works.
+
+    An exception in ``start`` ends the run. Later exceptions remove this callback, and the run continues: the traceback
+    is printed and logged, or one line for an ``OSError`` such as a full disk. A ``UserError`` ends the run at any time
+    with its message as the last line, for example to stop training early.
 
     The methods below ``end`` are internal and may change.
     """

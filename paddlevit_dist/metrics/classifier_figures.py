@@ -45,8 +45,8 @@ class EvaluatedAnswers:
         self.confidence = self.scores[:, 0]
         self.is_right = (self.predicted == self.labels) & np.isfinite(rows["scores"][:, 0])
         self.num_classes = num_classes
-        given = list(names or ())[:num_classes]
-        self.names = [*map(str, given), *map(str, range(len(given), num_classes))]
+        first_names = list(names or ())[:num_classes]
+        self.names = [*map(str, first_names), *map(str, range(len(first_names), num_classes))]
 
     def caption(self, place: int, description: str) -> str:
         """Describe a sample: its true and predicted class with their scores, and where it comes from.

@@ -19,8 +19,8 @@ def count_confusion(
     Returns:
         int64 (classes, classes).
     """
-    known = true >= 0 if ignored is None else true != ignored
-    pairs = true[known].astype(np.int64) * num_classes + predicted[known]
+    labeled = true >= 0 if ignored is None else true != ignored
+    pairs = true[labeled].astype(np.int64) * num_classes + predicted[labeled]
     return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
 
 
@@ -37,7 +37,7 @@ def reduce_confusions(confusions: np.ndarray) -> np.ndarray:
     return np.stack([right, confusions.sum(axis=-1), confusions.sum(axis=-2)], axis=-2)
 
 
-def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int, known: np.ndarray) -> np.ndarray:
+def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int, labeled: np.ndarray) -> np.ndarray:
     """Count the pixels of one image near a boundary of their class, as ``reduce_confusions`` does for all pixels.
 
     Correct pixels are near a boundary in truth and prediction. The boundary IoU of a class is right / (true +
@@ -54,16 +54,16 @@ def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: in
         true: integers (height, width).
         predicted: integers (height, width).
         num_classes: the number of classes.
-        known: bool (height, width), labeled pixels; there ``true`` is a class.
+        labeled: bool (height, width), labeled pixels; there ``true`` is a class.
 
     Returns:
         int64 (3, classes).
     """
     distance = max(1, round(_SHARE_OF_DIAGONAL * float(np.hypot(*true.shape))))
     maps = [
-        np.where(known, labels.astype(np.promote_types(labels.dtype, np.int16)), -1) for labels in (true, predicted)
+        np.where(labeled, labels.astype(np.promote_types(labels.dtype, np.int16)), -1) for labels in (true, predicted)
     ]
-    is_true, is_taken = (near_boundary(labels, distance) & known for labels in maps)
+    is_true, is_taken = (near_boundary(labels, distance) & labeled for labels in maps)
     is_right = is_true & is_taken & (true == predicted)
     predicted_near = predicted[is_taken]
     counted = true[is_right], true[is_true], predicted_near[(predicted_near >= 0) & (predicted_near < num_classes)]

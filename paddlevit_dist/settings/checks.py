@@ -99,8 +99,8 @@ def _find_foreign_keys(config: ConfigView[RunSettings]) -> list[str]:
         UserError: such a key was set for this run.
     """
     task = config.values.TASK
-    known, whole = find_keys(config.values), _find_saved_files(config)
-    wrong = [setting for name, setting in config.settings.items() if name not in known]
+    readable, whole = find_keys(config.values), _find_saved_files(config)
+    wrong = [setting for name, setting in config.settings.items() if name not in readable]
     refused = [setting for setting in wrong if not setting.is_base and setting.source not in whole]
     if refused:
         more = ", ".join(f"{setting.name} ({setting.origin})" for setting in refused[1 : 1 + _MAX_LISTED])

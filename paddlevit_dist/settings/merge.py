@@ -87,7 +87,7 @@ def load(
             registry.refuse_unnamed_code(named.value, named.origin)
         user_modules.explain_missing(settings)
     elif imported := user_modules.load(settings, should_print=parsed.show):
-        parsed, cfg, settings = _read(argv)  # again, now that their keys are known
+        parsed, cfg, settings = _read(argv)  # again, now that their keys are accepted
         settings = user_modules.merge_imports(settings, imported)
     try:
         return _load(parsed, cfg, settings, example)
@@ -106,8 +106,8 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
     if cfg is None:
         return command, cfg, command.settings
     tables = registry.key_tables()
-    known = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
-    settings, notices = registry.adapt_clone(files.read(cfg) + command.settings, known)
+    accepted = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
+    settings, notices = registry.adapt_clone(files.read(cfg) + command.settings, accepted)
     command.notices += [*filter(None, [recipes.find_ambiguity(cfg)]), *notices]
     return command, cfg, settings
 
@@ -118,36 +118,36 @@ def _load(
     if cfg is None and example is not None:
         cfg = _example_unless_data(command.settings, example)
         settings = (files.read(cfg) if cfg else []) + settings
-    known, renamed, ignored = _accept(settings)
+    accepted, renamed, ignored = _accept(settings)
     if example is not None:
-        known, respelled = _resolve_names(known)
+        accepted, respelled = _resolve_names(accepted)
         renamed += respelled
 
-    implied = _find_implied(split_by_file(settings), known)
-    stated = known
-    known = {
+    implied = _find_implied(split_by_file(settings), accepted)
+    stated = accepted
+    accepted = {
         **{setting.name: setting for setting in implied},
-        **known,
+        **accepted,
         **{setting.name: setting for setting in implied},
     }
 
     values = default_config()
-    for setting in known.values():
+    for setting in accepted.values():
         put(values, setting.name, setting.value)
     recipe_epochs = _recipe_epochs(settings)
-    if example is not None and (_reads_no_path(known, values) or _is_of_another_layout(known, values)):
-        known, guessed = _with_guessed_dataset(known, values)
+    if example is not None and (_reads_no_path(accepted, values) or _is_of_another_layout(accepted, values)):
+        accepted, guessed = _with_guessed_dataset(accepted, values)
         renamed += guessed
     chosen = dict(leaves(values))
     for table in find_tables(values):
-        renamed += table.resolve_defaults(values, known, settings)
-    view = ConfigView(values, known)
+        renamed += table.resolve_defaults(values, accepted, settings)
+    view = ConfigView(values, accepted)
     if example is not None:
         checks.check_task_dataset_model(view)
     notices = [*command.notices, *renamed, *ignored, *_log_implied(implied, stated, values), *checks.check(view)]
     values.freeze()
 
-    sources = {name: known[name].source if name in known else "default" for name in keys()}
+    sources = {name: accepted[name].source if name in accepted else "default" for name in keys()}
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
@@ -162,7 +162,7 @@ def split_by_file(settings: Sequence[KeySetting]) -> list[dict[str, KeySetting]]
     return [_accept(of_file)[0] for of_file in files.values()]
 
 
-def _find_implied(files: list[dict[str, KeySetting]], known: dict[str, KeySetting]) -> list[KeySetting]:
+def _find_implied(files: list[dict[str, KeySetting]], accepted: dict[str, KeySetting]) -> list[KeySetting]:
     """Return the settings that the named files imply, except those that the command line sets.
 
     They override the values in the file, but the file stays their source.
@@ -173,7 +173,7 @@ def _find_implied(files: list[dict[str, KeySetting]], known: dict[str, KeySettin
         KeySetting(name, value, source, origin, is_implied=True)
         for source, values in (table.infer(files, user_files) for table in registry.key_tables())
         for name, value in values.items()
-        if name not in known or known[name].source != COMMAND_LINE
+        if name not in accepted or accepted[name].source != COMMAND_LINE
     ]
 
 
@@ -217,13 +217,13 @@ def _example_unless_data(settings: list[KeySetting], example: str) -> str | None
     )
 
 
-def _reads_no_path(known: dict[str, KeySetting], values: CfgNode) -> bool:
+def _reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
     """Return whether a path was set that nothing would read: no dataset is named, or the recipe's is embedded.
 
     Raises:
         UserError: path and embedded dataset were set together.
     """
-    path, dataset = known.get("DATA.DATA_PATH"), known.get("DATA.DATASET")
+    path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if values.DATA.DATA_PATH is None or path is None:
         return False
     if dataset is None:
@@ -238,9 +238,9 @@ def _reads_no_path(known: dict[str, KeySetting], values: CfgNode) -> bool:
     return True
 
 
-def _is_of_another_layout(known: dict[str, KeySetting], values: CfgNode) -> bool:
+def _is_of_another_layout(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
     """Return whether -data_path has boxes in another layout than the recipe's dataset: any detector can read them."""
-    path, dataset = known.get("DATA.DATA_PATH"), known.get("DATA.DATASET")
+    path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
         return False
     if registry.annotation_type("dataset", dataset.value) != registry.BOX_LABELS or not os.path.isdir(path.value):
@@ -249,22 +249,22 @@ def _is_of_another_layout(known: dict[str, KeySetting], values: CfgNode) -> bool
     return len(layouts) == 1 and dataset.value not in layouts
 
 
-def _with_guessed_dataset(known: dict[str, KeySetting], values: CfgNode) -> tuple[dict[str, KeySetting], list[str]]:
+def _with_guessed_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dict[str, KeySetting], list[str]]:
     """Guess the dataset from the files at DATA.DATA_PATH."""
-    path, named = values.DATA.DATA_PATH, known.get("DATA.DATASET")
+    path, named = values.DATA.DATA_PATH, accepted.get("DATA.DATASET")
     instead = f" instead of {named.value} ({named.origin})" if named else ""
     instead += ", which reads no path" if named and named.value in registry.EMBEDDED else ""
     guess = registry.guess_dataset(path, values.TASK)
     if guess is None:
         raise UserError(
-            f"DATA.DATA_PATH {path} ({known['DATA.DATA_PATH'].origin}): no dataset is named, and the files there are "
-            "not recognized (class folders below train and val, train_list.txt, annotations of COCO, VOC "
+            f"DATA.DATA_PATH {path} ({accepted['DATA.DATA_PATH'].origin}): no dataset is named, and the files there "
+            "are not recognized (class folders below train and val, train_list.txt, annotations of COCO, VOC "
             "or YOLO, label maps, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
             + ", ".join(sorted(registry.DATASETS))
         )
     values.DATA.DATASET = guess.dataset
     setting = KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
-    return {**known, setting.name: setting}, [f"dataset: {guess.dataset}{instead}, since {guess.reason}"]
+    return {**accepted, setting.name: setting}, [f"dataset: {guess.dataset}{instead}, since {guess.reason}"]
 
 
 def _recipe_epochs(settings: list[KeySetting]) -> int:
@@ -274,11 +274,11 @@ def _recipe_epochs(settings: list[KeySetting]) -> int:
     return key.parse(in_files[-1].value) if in_files else key.default
 
 
-def _resolve_names(known: dict[str, KeySetting]) -> tuple[dict[str, KeySetting], list[str]]:
+def _resolve_names(accepted: dict[str, KeySetting]) -> tuple[dict[str, KeySetting], list[str]]:
     """Replace names of model, dataset and task by their registered spelling; return notices about the changes."""
     notices = []
     for name, kind in (("MODEL.NAME", "model"), ("DATA.DATASET", "dataset"), ("TASK", "task")):
-        setting = known.get(name)
+        setting = accepted.get(name)
         if setting is None:
             continue
         try:
@@ -289,8 +289,8 @@ def _resolve_names(known: dict[str, KeySetting]) -> tuple[dict[str, KeySetting],
             notices.append(f"{setting.origin}: {name} {show(setting.value)} is called '{value}' here")
             if kind == "model" and registry.is_weights_name(setting.value):
                 notices[-1] += ", and does not load its weights: -pretrained=NAME does"
-            known = {**known, name: dataclasses.replace(setting, value=value)}
-    return known, notices
+            accepted = {**accepted, name: dataclasses.replace(setting, value=value)}
+    return accepted, notices
 
 
 def _accept(settings: list[KeySetting]) -> tuple[dict[str, KeySetting], list[str], list[str]]:
@@ -299,7 +299,7 @@ def _accept(settings: list[KeySetting]) -> tuple[dict[str, KeySetting], list[str
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: reason for table in tables for theirs, reason in table.ignored_keys.items()}
-    known: dict[str, KeySetting] = {}
+    accepted: dict[str, KeySetting] = {}
     notices: list[str] = []
     ignored: dict[str, str] = {}
     for setting in settings:
@@ -322,8 +322,8 @@ def _accept(settings: list[KeySetting]) -> tuple[dict[str, KeySetting], list[str
         if renamed is not None:
             notices.append(f"{setting.origin}: {setting.name} {show(value)} is called '{renamed}' here")
             value = renamed
-        known[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, settings))
-    return known, notices, list(ignored.values())
+        accepted[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, settings))
+    return accepted, notices, list(ignored.values())
 
 
 def _parse(setting: KeySetting, value: Any, settings: list[KeySetting]) -> Any:
@@ -407,12 +407,12 @@ def _end(text: str, length: int) -> str:
 
 def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
     """Return the lines of YAML: for a key with its dotted name, for a section with None."""
-    known = find_keys(values)
+    accepted = find_keys(values)
     lines: list[tuple[str, str | None]] = []
     open_sections: list[str] = []
     for name, value in leaves(values):
         *sections, last = name.split(".")
-        if name == "BASE" or name not in known:
+        if name == "BASE" or name not in accepted:
             continue
         for depth, section in enumerate(sections):
             if open_sections[: depth + 1] != sections[: depth + 1]:

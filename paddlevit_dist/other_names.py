@@ -59,13 +59,13 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
 }
 
 
-def spellings(name: str, of_weights: bool = True) -> Iterator[str]:
+def spellings(name: str, with_weights: bool = True) -> Iterator[str]:
     """Yield ``name`` and other spellings of it, including names of weights for it."""
     yield name
     plain = name.lower().replace("-", "_")
     joined = plain.replace("/", "_")
-    for part in (joined, plain.rpartition("/")[2]) if of_weights else (joined,):
-        for stem in (part, part.partition(".")[0]) if of_weights else (part,):  # timm's tag of weights follows a dot
+    for part in (joined, plain.rpartition("/")[2]) if with_weights else (joined,):
+        for stem in (part, part.partition(".")[0]) if with_weights else (part,):  # timm's tag of weights follows a dot
             yield stem
             yield stem.replace("swintransformer_", "swin_")
             yield stem[: -len("_224")] if stem.endswith("_224") else stem  # the only size

@@ -331,7 +331,7 @@ def is_weights_name(name: str) -> bool:
     Building a model by such a name would lack the weights it promises.
     """
     model = find_name("model", name)
-    return all(OTHER_NAMES["model"].get(other, other) != model for other in spellings(name, of_weights=False))
+    return all(OTHER_NAMES["model"].get(other, other) != model for other in spellings(name, with_weights=False))
 
 
 def explain_unsupported(name: str) -> str:
@@ -554,11 +554,9 @@ def _register(
     declared = import_object(_DECLARED)(target) if keys is None else keys
     others = [*common_tables(), *map(_table, _BUILT_IN_TABLES)]
     others += [table for entry in REGISTRATIONS if entry != (kind, name) for table in custom_tables(*entry)]
-    custom_tables = (
-        [] if declared is None else import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
-    )
+    entry_tables = [] if declared is None else import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
     _TABLES[kind][name] = target
-    REGISTRATIONS[kind, name] = Registration(target, tables, custom_tables, origin)
+    REGISTRATIONS[kind, name] = Registration(target, tables, entry_tables, origin)
 
 
 def _require_nameable(kind: str, name: Any, target: Any, origin: str) -> None:

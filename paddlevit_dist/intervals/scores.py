@@ -55,9 +55,9 @@ class ClassificationCounts(NamedTuple):
     def _recalls(self, weights: np.ndarray) -> np.ndarray:
         """Compute the recall of each class, (classes,); NaN if a class does not occur."""
         labels, number = np.asarray(self.labels, np.int64), self.num_classes
-        all_of_class = np.bincount(labels, weights, minlength=number)
+        totals = np.bincount(labels, weights, minlength=number)
         correct = np.bincount(labels, weights * (self.places == 0), minlength=number)
-        return quotient(correct, all_of_class)
+        return quotient(correct, totals)
 
 
 def means(numbers: Mapping[str, np.ndarray]) -> Recompute:

@@ -63,18 +63,18 @@ class LockOwner(msgspec.Struct):
     is_evaluation: bool = False
     started: int = 0
 
-    def is_of_this_machine(self) -> bool:
+    def is_local(self) -> bool:
         """Return whether the process runs or ran on this machine."""
         return self.host == socket.gethostname()
 
     def has_ended(self) -> bool:
         """Return whether the process was on this machine and is gone."""
-        return self.is_of_this_machine() and not self.is_alive()
+        return self.is_local() and not self.is_alive()
 
     def is_alive(self) -> bool:
         """Return whether the process is on this machine and has not ended."""
         started = _started(self.pid)
-        return self.is_of_this_machine() and started is not None and self.started in (0, started)
+        return self.is_local() and started is not None and self.started in (0, started)
 
     def describe(self) -> str:
         """Format one line without characters that a terminal would interpret."""
@@ -127,7 +127,7 @@ def is_running(folder: Path) -> bool | None:
         return False
     except OSError:
         return None
-    if is_free is None and holder is not None and holder.is_of_this_machine():
+    if is_free is None and holder is not None and holder.is_local():
         is_free = holder.has_ended()
     return None if is_free is None else not is_free and not (holder is not None and holder.is_evaluation)
 

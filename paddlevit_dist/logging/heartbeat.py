@@ -54,7 +54,7 @@ class Heartbeat:
 
     def __enter__(self) -> "Heartbeat":
         if self._shown:
-            progress.note_sign_of_life()
+            progress.note_output()
             self._stop.clear()
             self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
             self._thread.start()
@@ -67,7 +67,7 @@ class Heartbeat:
 
     def _watch(self) -> None:
         while not self._stop.wait(self._poll_seconds):
-            if progress.seconds_since_sign_of_life() < self._quiet_seconds:
+            if progress.seconds_since_output() < self._quiet_seconds:
                 continue
             place, since = self._place
             if being_compiled:

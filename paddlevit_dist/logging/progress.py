@@ -19,7 +19,7 @@ _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 _NARROWEST = 20
 _GAP = "  "
 _EMPTY_LINE = "\r\x1b[2K"  # move to the beginning of the line and erase it
-_last_sign_of_life = time.monotonic()
+_last_output = time.monotonic()
 _bars = 0  # number of bars of this process
 
 
@@ -65,7 +65,7 @@ class ProgressBar:
             is_drawn = self._bar.update(number)
             if is_drawn and self._values is not None:
                 self._values.refresh()  # the terminal may have another width by now
-            note_sign_of_life()
+            note_output()
 
     def note(self, text: str, at_once: bool = False) -> None:
         """Set the text after the bar; it is drawn with the next step unless ``at_once``."""
@@ -106,7 +106,7 @@ def _line_below(stream: Any) -> Any:
 
 def write_line(text: str) -> None:
     """Print ``text`` as one line on stdout without breaking a bar."""
-    note_sign_of_life()
+    note_output()
     text = one_line(text)
     if sys.stderr.isatty() and "tqdm" in sys.modules:
         _write_above(text + "\n", _drawn_on(sys.stdout))
@@ -115,15 +115,15 @@ def write_line(text: str) -> None:
         print(text + "\n", end="", flush=True)
 
 
-def note_sign_of_life() -> None:
+def note_output() -> None:
     """Record that output has just been shown."""
-    global _last_sign_of_life
-    _last_sign_of_life = time.monotonic()
+    global _last_output
+    _last_output = time.monotonic()
 
 
-def seconds_since_sign_of_life() -> float:
+def seconds_since_output() -> float:
     """Return the time since this process last showed a line or a bar's step."""
-    return time.monotonic() - _last_sign_of_life
+    return time.monotonic() - _last_output
 
 
 # ---- drawing ------------------------------------------------------------------------------------------------------

@@ -68,9 +68,9 @@ class ClassificationMetrics(Metrics):
         hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
         total = paddle.full([], labels.shape[0], dtype="int64")
         self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
-        is_of_class = (labels.unsqueeze(-1) == paddle.arange(self.num_classes)).astype("int64")  # (batch, classes)
+        membership = (labels.unsqueeze(-1) == paddle.arange(self.num_classes)).astype("int64")  # (batch, classes)
         is_right = ((position < 1) & finite).astype("int64").unsqueeze(-1)  # (batch, 1)
-        counted = paddle.stack([(is_of_class * is_right).sum(axis=0), is_of_class.sum(axis=0)])
+        counted = paddle.stack([(membership * is_right).sum(axis=0), membership.sum(axis=0)])
         self.state["of classes"] = self.state["of classes"] + counted
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:

@@ -165,12 +165,12 @@ def galleries(
     mistakes = surest_mistakes(evaluated)
     others = np.setdiff1d(np.arange(len(evaluated.labels)), mistakes)
     hardest = others[np.argsort(evaluated.true[others], kind="stable")][:_SHOWN]
-    of_mistakes = "Wrong, by how sure the model is of them."
-    of_hardest = "Of the others, right or wrong, those whose true class the model believes in least."
+    mistakes_text = "Wrong, by how sure the model is of them."
+    hardest_text = "Of the others, right or wrong, those whose true class the model believes in least."
     figures: list[Figure] = []
     for title, text, places in (
-        ("Most confident mistakes", of_mistakes, mistakes),
-        (f"Hardest {evaluated.samples}", of_hardest, hardest),
+        ("Most confident mistakes", mistakes_text, mistakes),
+        (f"Hardest {evaluated.samples}", hardest_text, hardest),
     ):
         indices = evaluated.indices[places].tolist()
         read = [(drawn(index), evaluated.caption(place, describe(index))) for place, index in zip(places, indices)]

@@ -73,13 +73,13 @@ def _format_keys(words: Sequence[str], shows_all: bool) -> list[str]:
     _load_user_modules(words)
     task = _find_task(words)
     every_run = {key.name: key for table in common_tables() for key in table.keys}
-    of_user = {key.name: key for name in REGISTRATIONS for table in custom_tables(*name) for key in table.keys}
-    of_task = {**keys(task), **of_user}
-    others_of_task = {name: key for name, key in of_task.items() if name not in every_run and name not in of_user}
-    others = {name: key for name, key in keys().items() if name not in of_task}
+    user_keys = {key.name: key for name in REGISTRATIONS for table in custom_tables(*name) for key in table.keys}
+    task_keys = {**keys(task), **user_keys}
+    task_only = {name: key for name, key in task_keys.items() if name not in every_run and name not in user_keys}
+    others = {name: key for name, key in keys().items() if name not in task_keys}
     lines = ["Keys are set in a YAML file, or after the flags: TRAIN.BASE_LR 3e-4."]
-    lines += _section(f"keys of TASK {task}", others_of_task)
-    lines += _section("keys of your own code", of_user)
+    lines += _section(f"keys of TASK {task}", task_only)
+    lines += _section("keys of your own code", user_keys)
     lines += _section("keys of every run", every_run)
     if shows_all:
         lines += _section("keys of other tasks", others)

@@ -159,7 +159,7 @@ def split_by_file(settings: Sequence[KeySetting]) -> list[dict[str, KeySetting]]
     for setting in settings:
         if setting.source != COMMAND_LINE:
             files.setdefault(setting.source, []).append(setting)
-    return [_accept(of_file)[0] for of_file in files.values()]
+    return [_accept(file_settings)[0] for file_settings in files.values()]
 
 
 def _find_implied(files: list[dict[str, KeySetting]], accepted: dict[str, KeySetting]) -> list[KeySetting]:

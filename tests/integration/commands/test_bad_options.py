@@ -81,7 +81,7 @@ def test_a_value_that_does_not_fit_data_or_model_leaves_no_record_behind(argumen
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["MODEL.EMBED_DIM", "1000000", "MODEL.PATCH_SIZE", "4"], "this machine gives too little memory"),
+        (["MODEL.EMBED_DIM", "1000000", "MODEL.PATCH_SIZE", "4"], "too little memory or too few open files"),
         ([f"-pretrained={'n' * 300}"], "File name too long: "),
     ],
     ids=["memory", "name"],

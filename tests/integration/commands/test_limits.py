@@ -46,7 +46,7 @@ sys.exit(run_and_report(work))
 @pytest.mark.parametrize(
     "limit, value, work, expected",
     [
-        ("RLIMIT_AS", 1 << 30, "bytearray(1 << 33)", "MemoryError: the shell or this machine gives too little memory"),
+        ("RLIMIT_AS", 1 << 30, "bytearray(1 << 33)", "MemoryError: too little memory or too few open files"),
         ("RLIMIT_NOFILE", 32, "[open('/dev/null') for _ in range(40)]", "Too many open files: '/dev/null'"),
     ],
     ids=["memory", "files"],

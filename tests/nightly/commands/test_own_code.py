@@ -25,7 +25,7 @@ def test_two_processes_use_a_users_dataset_model_and_keys_and_the_run_remembers_
     assert "WIDTH: 4" in again.out and "IMPORTS: [my_project/data.py, my_model]" in again.out
     said = refusal(command("export", "run", "exported"))  # weights do not say what code is run
     assert said == (
-        "MODEL.NAME 'small' is not known: these weights were trained with code of yours: add "
+        "MODEL.NAME 'small' is not known: these weights were trained with your own code: add "
         "-import=my_project/data.py -import=my_model"
     )
 

@@ -138,7 +138,7 @@ def test_a_name_is_registered_once_and_the_same_class_as_often_as_it_is_imported
         UserError, match=r"test_custom_keys.py:\d+: dataset 'mine' is registered twice .test_custom_keys.py:"
     ):
         register_dataset("mine", Noisy)
-    with pytest.raises(UserError, match="dataset 'digits' is registered twice .this package has one of its own."):
+    with pytest.raises(UserError, match="dataset 'digits' is registered twice .this package has one."):
         register_dataset("digits", Mine)
     register_dataset("mine", Noisy, replace=True)
     assert resolve("dataset", "mine") is Noisy

@@ -1,5 +1,8 @@
-"""Fine-tune trained weights on other classes, and look at what comes out: a network that knows the digits 0 to 9 learns
-to tell even ones from odd ones. Takes seconds on two cores; needs nothing but the package."""
+"""Fine-tune trained weights on other classes, and look at the predictions.
+
+A network that knows the digits 0 to 9 learns to distinguish even from odd ones. Takes seconds on two cores; needs only
+the package.
+"""
 
 import tempfile
 from pathlib import Path
@@ -10,7 +13,7 @@ TINY = {"MODEL.DEPTH": 2, "MODEL.EMBED_DIM": 64, "TRAIN.WARMUP_EPOCHS": 0, "batc
 
 
 def write_images(folder: Path) -> None:
-    """Class folders, as anybody's images would lie there: train/even, train/odd, val/even, val/odd."""
+    """Write class folders like a user's images: train/even, train/odd, val/even, val/odd."""
     for split, number in (("train", 1400), ("val", 200)):
         digits = pv.open_dataset("vit_digits", split).dataset
         for index in range(number):
@@ -21,6 +24,7 @@ def write_images(folder: Path) -> None:
 
 
 def main() -> None:
+    """Train on digits, fine-tune on even and odd, and predict."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         digits = pv.train("vit_digits", epochs=6, output=folder / "digits", **TINY)

@@ -1,4 +1,4 @@
-"""A sparse convolutional network in a loop of one's own: is it a ball or a box, of points on its surface?"""
+"""A sparse convolutional network in a custom loop: it classifies points on a surface as a ball or a box."""
 
 import numpy as np
 from paddlevit_dist import Accuracy
@@ -13,7 +13,7 @@ VOXEL, CLASSES = 0.1, ["ball", "box"]
 
 
 def draw(index):
-    """400 points on the surface of a solid, (points, 3), and its class."""
+    """Return 400 points on the surface of a solid, (points, 3), and its class."""
     generator, label = np.random.default_rng(index), index % 2
     points = generator.normal(size=(400, 3))
     lengths = np.abs(points).max(axis=1) if label else np.linalg.norm(points, axis=1)
@@ -21,15 +21,16 @@ def draw(index):
 
 
 def get_batch(indices):
-    """A sparse tensor of the solids' voxels, and their classes."""
+    """Return a sparse tensor of the solids' voxels, and their classes."""
     solids = [draw(index) for index in indices]
     rows = [np.c_[np.full(len(points), number), points / VOXEL] for number, (points, _) in enumerate(solids)]
-    points = np.concatenate(rows)  # (points, 4): which solid, and where, in voxels
+    points = np.concatenate(rows)  # (points, 4): index of the solid, and position in voxels
     field = PointFeatures(np.ones((len(points), 1), np.float32), points)
     return field.voxels("mean")[0], paddle.to_tensor([label for _, label in solids])
 
 
 def block(inputs, outputs):
+    """Return a strided convolution with batch norm and GELU."""
     return nn.Sequential(Convolution(inputs, outputs, 3, stride=2), BatchNorm(outputs), Pointwise(nn.GELU()))
 
 

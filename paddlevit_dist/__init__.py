@@ -1,4 +1,4 @@
-"""Train and evaluate vision models on all the devices of a machine with PaddlePaddle, and trust the numbers.
+"""Train and evaluate vision models with PaddlePaddle on all devices of a machine, with reproducible results.
 
 The public names are imported on first use, so that ``import paddlevit_dist`` alone does not load Paddle.
 """
@@ -12,13 +12,13 @@ from .runtime.processor import choose_kernels
 
 __version__ = "0.1.0"
 
-# Used once before Paddle is there: 2.6's library bundles another zlib, with which this one would be bound, and crash.
+# Used once before Paddle's import: 2.6's library bundles another zlib, to which this one would be bound, and crash.
 if "paddle" not in sys.modules:
     zlib.decompress(zlib.compress(b""))
 
 choose_kernels()
 
-# On import, Paddle warns about a missing tool for compiling operators; nothing here compiles any.
+# On import, Paddle warns about a missing tool for compiling operators, which this package does not do.
 warnings.filterwarnings(
     "ignore", "No ccache found", UserWarning, module=r"paddle\.utils\.cpp_extension\.extension_utils"
 )

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 from tqdm import tqdm
 
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file, os_errors_as_user_errors, why_not_written
+from ..runtime.files import atomic_file, explain_write_error, os_errors_as_user_errors
 from ..runtime.printing import shorten, without_credentials
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
@@ -242,7 +242,7 @@ def _one_line(address: str) -> Iterator[None]:
         elif isinstance(cause, errors.EntryNotFoundError):
             reason, advice = "the repository has no such file", "give a file of weights instead (-pretrained=FILE)"
         elif isinstance(cause, OSError) and cause.errno in _NOT_STORED:
-            reason, advice = f"it cannot be stored: {why_not_written(cause)}", "HF_HOME names another folder"
+            reason, advice = f"it cannot be stored: {explain_write_error(cause)}", "HF_HOME names another folder"
         raise UserError(f"{address} cannot be fetched: {reason}; {advice}") from error
 
 

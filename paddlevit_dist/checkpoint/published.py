@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..registry import address_of_weights
+from ..registry import find_weights_address
 from ..runtime.errors import UserError
 from .download import CachedCopy, find_kept, from_hub, kept_copy, local_copy, silent, small_of_hub
 
@@ -195,7 +195,7 @@ def _repository(source: Any) -> str | None:
     if row is not None:
         return f"timm/{row.name}"
     named = source.partition("#")[0] if isinstance(source, str) else ""
-    found = _REPOSITORY.fullmatch(address_of_weights(named) or named)
+    found = _REPOSITORY.fullmatch(find_weights_address(named) or named)
     return found[1] if found else None
 
 
@@ -204,7 +204,7 @@ def _resolve_address(source: Any) -> str | None:
     it is neither."""
     if isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE):
         return source
-    if isinstance(source, str) and (bridged := address_of_weights(source.partition("#")[0])):
+    if isinstance(source, str) and (bridged := find_weights_address(source.partition("#")[0])):
         if bridged.startswith("hf:"):
             return None
         return bridged + "".join(source.partition("#")[1:])

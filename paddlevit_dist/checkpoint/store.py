@@ -63,7 +63,7 @@ __all__ = [  # what those who save and continue runs need
 
 _NAME_TABLE = "StructuredToParameterName@@"  # Paddle's entry for the automatic names
 _PROTOCOL = 4  # of pickle: Paddle's default
-_told = functools.partial(os_errors_as_user_errors, remark=", then -resume=auto")
+_told = functools.partial(os_errors_as_user_errors, hint=", then -resume=auto")
 
 
 class HostTensor(NamedTuple):

@@ -37,7 +37,7 @@ def run(words: list[str]) -> None:
     from ..launch import devices, tuning
 
     requested = -1 if options.ngpus is None else options.ngpus
-    devices.require_sound_variables(requested)
+    devices.check_launcher_variables(requested)
     tuning.restart_with_environment(requested, True, options.device)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
@@ -65,7 +65,7 @@ def run(words: list[str]) -> None:
         write_line(line)
     with (
         output_folder(options.output, (ABOUT, UNREADABLE)) as folder,
-        lock_output_dir(folder, write_line, True, holds=plan.is_main),
+        lock_output_dir(folder, write_line, True, should_lock=plan.is_main),
     ):
         _predict(options, source, plan, folder)
 

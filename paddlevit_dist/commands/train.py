@@ -37,7 +37,7 @@ def run(arguments: list[str]) -> None:
 
     from ..launch import devices, tuning
 
-    devices.require_sound_variables(run.values.NGPUS)
+    devices.check_launcher_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
@@ -69,7 +69,7 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
     with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
-        with lock_output_dir(folder, write_line, run.values.EVAL, holds=plan.is_main):
+        with lock_output_dir(folder, write_line, run.values.EVAL, should_lock=plan.is_main):
             _carry_out(run, plan, folder)
     return folder
 
@@ -161,13 +161,13 @@ def _with_fitting_course(
 ) -> configuration.Configuration:
     """The configuration with batch, epochs and warm-up that fit the training set."""
     from ..engine.compatibility import epochs_by_size
-    from ..settings.run_length import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
+    from ..settings.run_length import resolve_epochs, resolve_process_batch, resolve_warmup_steps
 
     if not run.values.EVAL:
         samples = len(datasets["train"])
-        run = with_fitting_batch(run, processes, samples)
-        run = with_fitting_epochs(run, processes, samples, task.sample_name, epochs_by_size(run.values))
-    return with_fitting_warmup(run, processes, datasets)
+        run = resolve_process_batch(run, processes, samples)
+        run = resolve_epochs(run, processes, samples, task.sample_name, epochs_by_size(run.values))
+    return resolve_warmup_steps(run, processes, datasets)
 
 
 def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], None], fetches: bool) -> None:
@@ -230,10 +230,10 @@ def worker(
 def _show(run: configuration.Configuration, plan: Any) -> None:
     """-show_config: the merged configuration and values derived from it."""
     from ..engine.schedule import describe_rates
-    from ..settings.run_length import with_fitting_batch
+    from ..settings.run_length import resolve_process_batch
     from ..tasks.task import make_task
 
-    run = with_fitting_batch(run, plan.total_processes)
+    run = resolve_process_batch(run, plan.total_processes)
     task = make_task(run.values)
     problems = task.check_model()
     print(run.describe())

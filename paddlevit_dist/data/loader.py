@@ -25,8 +25,8 @@ import paddle
 
 from ..distributed import StopRequested, rank, world_size
 from ..launch import status, tuning
-from ..launch.devices import cpu_cores, default_workers, why_no_loaders
-from ..launch.failures import end_process, why_killed
+from ..launch.devices import cpu_cores, default_workers, explain_no_loaders
+from ..launch.failures import end_process, explain_kill
 from ..launch.spawn import die_with_parent
 from ..launch.stale_resources import require_semaphores
 from ..launch.watchdog import ProcessInfo
@@ -114,12 +114,12 @@ class _CollateFunction:
             is_large = sum(value.nbytes for value in batch.values() if isinstance(value, np.ndarray)) > _LARGE_BYTES
             readings.clear()
             if is_large:
-                tuning.give_back_memory()  # what creation has left, before there are copies
+                tuning.release_memory()  # what creation has left, before there are copies
             for name in list(batch):  # one by one: an array goes as soon as its copy is in shared memory
                 if isinstance(batch[name], np.ndarray):
                     batch[name] = share(batch[name], self.prefix)
             if is_large:
-                tuning.give_back_memory()
+                tuning.release_memory()
             return batch
         except (Exception, SystemExit) as error:
             return _SampleFailure(error, "collating a batch", rank()).as_batch()
@@ -252,7 +252,7 @@ class DeviceLoader:
 
 def _startable(num_workers: int) -> int:
     """Return how many of the loader processes can be started here."""
-    reason = why_no_loaders() if num_workers else ""
+    reason = explain_no_loaders() if num_workers else ""
     if reason:
         _log_once(f"note: {reason}: samples are read in a thread (DATA.NUM_WORKERS 0), which may be slower")
     return 0 if reason else num_workers
@@ -348,7 +348,7 @@ def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
     if not any(dead.values()):
         meaning = "code 0: the data set's own code, or a library that it uses, has called os._exit"
     else:
-        meaning = f"a negative code is a signal; -9: {why_killed()}; -7: /dev/shm may be full"
+        meaning = f"a negative code is a signal; -9: {explain_kill()}; -7: /dev/shm may be full"
     named = ", ".join(f"process {pid} with exit code {code}" for pid, code in dead.items())
     return f"loader {named} ended while batches were due ({meaning})"
 
@@ -408,7 +408,7 @@ class _LoaderWatchdog:
             self._log_slow(deadline)
             if time.monotonic() > deadline:
                 states = ", ".join(
-                    f"{worker.pid} {ProcessInfo.look(worker.pid).state or 'gone'}" for worker in self._workers
+                    f"{worker.pid} {ProcessInfo.read(worker.pid).state or 'gone'}" for worker in self._workers
                 )
                 end_process(
                     f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "

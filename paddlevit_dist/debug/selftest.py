@@ -318,7 +318,7 @@ def run(run: Any) -> None:
             perturbed = PERTURBED if way.processes == way.accumulated else 0  # of the one that others are compared with
             arguments = (change_settings(config, values), task, train, str(place), perturbed)
             these = plan._replace(processes=way.processes)
-            launch_workers(run_way, arguments, these, config.WATCHDOG_SECONDS, apart=True)
+            launch_workers(run_way, arguments, these, config.WATCHDOG_SECONDS, in_child=True)
             results[way.name] = read_way(place)
         if len(results) == 1:
             raise UserError(

@@ -69,7 +69,7 @@ class StoreChannel:
         hellos = [json.loads(self.store.get(f"{_PREFIX}hello/{rank}")) for rank in range(self._size)]
         others = {rank: shown for rank, (shown, _) in enumerate(hellos) if shown != secret.fingerprint()}
         if others:
-            raise UserError(secret.disagreement(self._rank, others))
+            raise UserError(secret.describe_mismatch(self._rank, others))
         secret.begin_session(*(nonce for _, nonce in hellos))
 
     def _ask_store(self, method: str, *arguments: Any) -> Any:

@@ -56,8 +56,8 @@ def _exchange() -> None:
     if signals.stop_reason() is not None and not _group.said_stop:
         _group.said_stop = True
         network.ask(stop=True)
-    if signals.save_is_asked() and not world.is_main():
-        signals.forget_save()
+    if signals.save_requested() and not world.is_main():
+        signals.clear_save_request()
         network.ask(stop=False)
     now = time.monotonic()
     if now - _group.looked_at < _SECONDS_BETWEEN_LOOKS:
@@ -67,7 +67,7 @@ def _exchange() -> None:
     _group.heard_stop = stops > 0
     if world.is_main() and saves > _group.saves_heard:
         _group.saves_heard = saves
-        signals.ask_for_save()
+        signals.request_save()
 
 
 class SyncPoint:
@@ -115,8 +115,8 @@ class SyncPoint:
             return
         if stops:
             self.announce(update, stop=True)
-        elif signals.save_is_asked() and self.announce(update):
-            signals.forget_save()
+        elif signals.save_requested() and self.announce(update):
+            signals.clear_save_request()
 
     def should_stop(self, update: int) -> bool:
         """Whether all ranks stop after ``update``; as seen by the last ``reached``."""

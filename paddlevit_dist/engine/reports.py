@@ -131,7 +131,7 @@ class TrainingLogger(Callback):
         }
         self._record.event("training", values)
         run.callbacks.notify("report", made, values)
-        hint = self._data_wait.look(waiting, seconds)
+        hint = self._data_wait.update(waiting, seconds)
         if hint is not None:
             self._record.log_and_print(hint)
         self._fields = build_fields(values, means, run.task.sample_name)

@@ -213,7 +213,7 @@ def log_resumption(run: "Trainer") -> None:
         return
     is_newest = start.directory is None or checkpoints.is_newest(start.directory)
     is_cut_off = history.last_epoch > epoch or start.evaluation_due
-    if is_cut_off and not history.was_told and is_newest:
+    if is_cut_off and not history.is_stop_recorded and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
         run.record.event("interruption", values)
         run.record.log_and_print(

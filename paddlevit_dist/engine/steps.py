@@ -188,17 +188,17 @@ class TrainStep:
             # Dropout and the like depend only on this, so no generator's state needs to be saved.
             paddle.seed(step_seed(self.seed, step.update, rank(), micro))
             is_last = micro == len(batches) - 1
-            status.detail("in its forward pass", may_wait=self._waits_in_forward)
+            status.set_detail("in its forward pass", may_wait=self._waits_in_forward)
             self._meet(self._forward_communicates)
             with synchronize_only_last(self.model, is_last):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
-                status.detail("in its backward pass", may_wait=not self.on_host)
+                status.set_detail("in its backward pass", may_wait=not self.on_host)
                 self._meet(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
-        status.detail("in its optimizer step")
+        status.set_detail("in its optimizer step")
         return _PendingStep(batches, step, counts, outputs, before, self.precision.scale)
 
     def _queue_step(self, learning_rate: float) -> QueuedStep | None:

@@ -1,8 +1,8 @@
-"""Who is told of a run while it goes on: each concern that is not the loop's is a class derived from ``Callback``.
+"""Callbacks: observers of a run. Each concern outside of the training loop is a class derived from ``Callback``.
 
 ``register_callback("mine", Mine)`` gives a class a name for ``-log_to=mine``; ``Trainer(..., callbacks=[Mine()])``
-takes one as it is. TensorBoard and VisualDL (``event_logs``), Weights & Biases and MLflow (``services``) are callbacks,
-and so are the average of the weights, the reports, early stopping, the profile and the report's page.
+takes an object. TensorBoard and VisualDL (``event_logs``), Weights & Biases and MLflow (``services``) are callbacks,
+and so are the average of the weights, the log lines, early stopping, the profiler and the report page.
 """
 
 import collections
@@ -23,16 +23,16 @@ FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 
 
 class RunFacts(NamedTuple):
-    """Facts that a callback is told at the start.
+    """Facts about a run, passed to callbacks at the start.
 
     Attributes:
         folder: the output folder, SAVE.
         config: the frozen configuration; ``config.TRAIN.BASE_LR``, for example.
-        config_text: the same as YAML.
-        trains: False for an evaluation alone.
-        epochs: of the whole training.
-        updates_per_epoch: of the whole group of processes.
-        update: updates that are made already, of a run that is resumed; 0 for a new one.
+        config_text: the configuration as YAML.
+        trains: False if the run only evaluates.
+        epochs: of the whole run.
+        updates_per_epoch: over all processes.
+        update: updates already made, in a resumed run; 0 in a new one.
     """
 
     folder: Path
@@ -44,17 +44,21 @@ class RunFacts(NamedTuple):
     update: int = 0
 
     def history(self) -> Iterator[dict[str, Any]]:
-        """The reports and evaluations up to here of a training that is resumed, without those that it repeats: lines
-        of ``metrics.jsonl`` whose ``kind`` is "training" or "evaluation", with the ``update`` of both."""
+        """Yield the earlier reports and evaluations of a resumed run, except for those that it repeats.
+
+        They are the lines of ``metrics.jsonl`` of the kinds "training" and "evaluation", all with their ``update``.
+        """
         for event in recorded_events(self.folder) if self.update else ():
-            is_told = event.get("kind") in ("training", "evaluation") and "epoch" in event
-            if is_told and not event.get("superseded"):
+            is_reported = event.get("kind") in ("training", "evaluation") and "epoch" in event
+            if is_reported and not event.get("superseded"):
                 yield {"update": event["epoch"] * self.updates_per_epoch, **event, **get_interval_ends(event)}
 
 
 def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
-    """For callbacks, of a line of ``metrics.jsonl``: the ends of the main score's interval, which is the first that it
-    has, such as "top-1 low" and "top-1 high"; empty where it has none."""
+    """Return the ends of the main score's interval in a line of ``metrics.jsonl``, for callbacks.
+
+    The main score is the first with an interval; the names are such as "top-1 low" and "top-1 high". Empty without one.
+    """
     for name, ends in evaluation.get("interval", {}).items():
         if name != "percent":
             return dict(zip((f"{name} low", f"{name} high"), ends or ()))
@@ -62,15 +66,15 @@ def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
 
 
 class UpdateRecord(NamedTuple):
-    """An update that has been made.
+    """A completed update.
 
     Attributes:
-        step: its place; ``step.update`` updates were made before it.
+        step: its position; ``step.update`` updates were made before it.
         terms: of the loss, one dictionary for each micro-batch, on the device.
-        is_finite: it has changed the weights.
-        learning_rate: it was made with.
-        made: updates of the epoch up to it.
-        is_last: of the epoch.
+        is_finite: whether it has changed the weights.
+        learning_rate: of the update.
+        made: updates of the epoch including this one.
+        is_last: whether it is the last of the epoch.
     """
 
     step: StepPosition
@@ -82,121 +86,128 @@ class UpdateRecord(NamedTuple):
 
 
 class Callback:
-    """Base class; each method may be left out.
+    """Base class; each method is optional.
 
-    What users may rely on are the methods up to ``end``. They are called in the main process only, in its main thread.
-    A callback of a user must not change the training, and nothing that these methods are given is on a device. While
-    it works the training waits. What it raises in ``start`` ends the run. Later the run goes on without this callback:
-    its traceback is shown and logged, as is one line for an ``OSError`` such as a full disk. A ``UserError`` ends the
-    run at any time with its message as the last line: for a callback that has seen enough.
+    The methods up to ``end`` are stable for users. They are called on rank 0 only, in its main thread. A user's
+    callback must not change the training, and gets no values on a device. Training waits while it works.
 
-    The methods below them are of this package's own and change with it.
+    An exception in ``start`` ends the run. Later exceptions remove this callback, and the run continues: the traceback
+    is printed and logged, or one line for an ``OSError`` such as a full disk. A ``UserError`` ends the run at any time
+    with its message as the last line, for example to stop training early.
+
+    The methods below ``end`` are internal and may change.
     """
 
-    #: modules that it needs -> what to install with pip; where one is missing, the run does not start
+    #: required module -> its name on pip; if one is missing, the run does not start
     requires: dict[str, str] = {}
 
     def start(self, run: RunFacts) -> None:
-        """The run is about to compute."""
+        """Handle the start of the run."""
 
     def report(self, update: int, values: dict[str, float]) -> None:
-        """Some updates were made.
+        """Handle a report about the latest updates.
 
         Args:
-            update: how many there are since the start of the training.
+            update: number of updates since the start of training.
             values: means since the last report, as in ``metrics.jsonl``: the terms of the loss, epoch, learning_rate,
-                gradient_norm (where it is finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
+                gradient_norm (if finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
         """
 
     def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
-        """The model was evaluated after ``epoch``, with the averaged weights if there are any. In an evaluation alone
-        ``update`` and ``epoch`` are 0. ``values`` has the ends of the main score's interval, such as "top-1 low" and
-        "top-1 high", where there is one."""
+        """Handle the scores of an evaluation after ``epoch``, of the averaged weights if there are any.
+
+        In a run that only evaluates, ``update`` and ``epoch`` are 0. ``values`` includes the ends of the main score's
+        interval, if it has one, such as "top-1 low" and "top-1 high".
+        """
 
     def saved(self, path: Path) -> None:
-        """A checkpoint is on disk; told before the next of the other calls."""
+        """Handle a checkpoint that is on disk; called before the next other call."""
 
     def end(self, outcome: str) -> None:
-        """The run is over: "finished", "stopped" (asked to, and saved) or "failed". Not called for a run that was
-        killed or that ended before ``start``."""
+        """Handle the end of the run: "finished", "stopped" (on request, and saved) or "failed".
 
-    # ---- of this package's own ---------------------------------------------------------------------------------
+        Not called for a run that was killed or that ended before ``start``.
+        """
 
-    #: every rank has one, and all act alike where they communicate; what it raises ends the run
+    # ---- internal ------------------------------------------------------------------------------------------------
+
+    #: whether every rank has one; all must communicate alike, and an exception ends the run
     on_every_rank = False
 
     def epoch_started(self, epoch: int, made: int) -> None:
-        """An epoch begins, of which ``made`` updates were made by the run that this one continues."""
+        """Handle the start of an epoch; an earlier run has made ``made`` of its updates."""
 
     def data_awaited(self) -> None:
-        """The loop turns to the loader for the next update's batches."""
+        """Handle the start of the wait for the next update's batches."""
 
     def update_started(self, step: StepPosition, batches: list[dict[str, Any]]) -> None:
-        """An update's batches are there."""
+        """Handle the arrival of an update's batches."""
 
     def update_done(self, update: UpdateRecord) -> None:
-        """An update is made, and counted."""
+        """Handle a completed and counted update."""
 
     def epoch_left(self) -> None:
-        """No more updates in this epoch: all are made, or the run is ending."""
+        """Handle the end of the updates in this epoch: all are made, or the run is ending."""
 
     def epoch_done(self, epoch: int) -> None:
-        """All updates of the epoch are made."""
+        """Handle a complete epoch."""
 
     def paused(self, what: str) -> None:
-        """Something that is no training begins, in words that follow "the run is"."""
+        """Handle a pause of training; ``what`` follows the words "the run is"."""
 
     def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
-        """The weights that count were evaluated, in a pause; ``values`` and ``line`` are the task's."""
+        """Handle the evaluation of the relevant weights, in a pause, with the task's ``values`` and ``line``."""
 
-    #: why the training is to end here, after ``epoch_evaluated`` or before it begins; equal on every rank
+    #: why training has to end, after ``epoch_evaluated`` or before it begins; equal on every rank
     ends_training = ""
 
     def resumed(self) -> None:
-        """Hear that a pause is over."""
+        """Handle the end of a pause."""
 
     def training_done(self) -> None:
-        """All epochs are trained, evaluated and saved."""
+        """Handle the end of training: all epochs are trained, evaluated and saved."""
 
-    #: from ``evaluation_started`` on: the task is to keep records for figures (``EvaluationStep.keeps_records``)
+    #: from ``evaluation_started`` on: whether the task keeps records for figures (``EvaluationStep.keeps_records``)
     wants_records = False
 
     def evaluation_started(self, is_shown: bool) -> None:
-        """An evaluation begins; ``is_shown``: it is the one that a run ends with, of labeled samples."""
+        """Handle the start of an evaluation; ``is_shown``: it is the run's last one, of labeled samples."""
 
     def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
-        """A batch was evaluated; ``records`` as ``Task.eval_step`` returned them."""
+        """Handle an evaluated batch with the ``records`` from ``Task.eval_step``."""
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
-        """A run that only evaluates is over; ``facts`` are plain values that tell what was evaluated."""
+        """Handle the end of a run that only evaluates; ``facts`` are plain values about it."""
 
 
 def find_callbacks(names: Sequence[str]) -> dict[str, Any]:
-    """Name -> what is registered as the callback, once it is seen that it has what it needs.
+    """Return name -> registered callback, after a check of its required packages.
 
     Raises:
-        UserError: there is no such callback, or it lacks a package.
+        UserError: there is no such callback, or a package is not installed.
     """
-    found = {name: resolve("callback", name) for name in names}
-    for name, target in found.items():
+    targets = {name: resolve("callback", name) for name in names}
+    for name, target in targets.items():
         needed = require_derived(target, Callback).requires
         missing = [pip for module, pip in needed.items() if not importlib.util.find_spec(module)]
         if missing:
-            raise UserError(f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or leave it out")
-    return found
+            raise UserError(
+                f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or remove {name} from LOG_TO"
+            )
+    return targets
 
 
 class CallbackList:
-    """Tells all callbacks of a run, in their order, what happens; what those of users raise is kept away from it.
+    """Calls all callbacks of a run, in their order, and shields the run from exceptions of users' callbacks.
 
     Args:
-        callbacks: of users: none on ranks other than the main one.
-        say: takes a line for terminal and log.
+        callbacks: of users; none on ranks other than 0.
+        log: writes a line to terminal and log.
     """
 
-    def __init__(self, callbacks: Iterable[Any] = (), say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, callbacks: Iterable[Any] = (), log: Callable[[str], None] = lambda line: None) -> None:
         self._callbacks: list[Callback] = [require_derived(callback, Callback) for callback in callbacks]
-        self._say = say
+        self._log = log
         self._saved: collections.deque[Path] = collections.deque()
         self._is_started = False
 
@@ -205,34 +216,36 @@ class CallbackList:
         self._callbacks[:0] = callbacks
 
     def start(self, run: RunFacts) -> None:
+        """Call ``start`` of each callback."""
         for callback in self._callbacks:
             callback.start(run)
         self._is_started = True
 
     def notify(self, event: str, *arguments: Any) -> None:
-        """Call the method of this name of each."""
+        """Call the method ``event`` of each callback."""
         while self._saved:
             self._notify_all("saved", self._saved.popleft())
         self._notify_all(event, *arguments)
 
     def note_saved(self, path: Path) -> None:
-        """May be called in any thread."""
+        """Queue a call of ``saved``; any thread may call this."""
         self._saved.append(path)
 
     def end(self, outcome: str) -> None:
+        """Call ``end`` of each callback, once."""
         if self._is_started:
             self.notify("end", outcome)
             self._is_started = False
 
     @property
     def end_training(self) -> str:
-        """Why the training is to end here, empty where none of them says so (see ``Callback.ends_training``)."""
-        return next((one.ends_training for one in self._callbacks if one.on_every_rank and one.ends_training), "")
+        """Why training has to end; empty if it does not (see ``Callback.ends_training``)."""
+        return next((each.ends_training for each in self._callbacks if each.on_every_rank and each.ends_training), "")
 
     @property
     def want_records(self) -> bool:
-        """Whether any of them does (see ``Callback.wants_records``)."""
-        return any(one.on_every_rank and one.wants_records for one in self._callbacks)
+        """Whether any callback wants records (see ``Callback.wants_records``)."""
+        return any(each.on_every_rank and each.wants_records for each in self._callbacks)
 
     def _notify_all(self, event: str, *arguments: Any) -> None:
         for callback in list(self._callbacks):
@@ -240,7 +253,7 @@ class CallbackList:
                 getattr(callback, event)(*arguments)
                 continue
             try:
-                # Each its own copy: one that changes it changes nothing for the next.
+                # Copies: a callback that changes one does not affect the next callback.
                 getattr(callback, event)(*(dict(part) if isinstance(part, dict) else part for part in arguments))
             except UserError:
                 raise
@@ -252,6 +265,6 @@ class CallbackList:
         name = type(callback).__name__
         if not isinstance(error, OSError):
             for line in printing.block(traceback.format_exc()).splitlines():
-                self._say(line)
+                self._log(line)
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        self._say(f"callback {name} is left out from here on, the run continues: in {event}, {reason}")
+        self._log(f"callback {name} is disabled from here on, the run continues: in {event}, {reason}")

@@ -10,7 +10,7 @@ import paddle
 
 from ...losses import adjusted_losses
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import ClassifierTask, joined
+from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedAnswers, galleries, tables
 from ...models import create_model
 from ...runtime.errors import UserError
@@ -213,7 +213,7 @@ class ShapeClassification(ClassifierTask):
             except (UserError, BadSample, OSError):
                 return None
 
-        evaluated = EvaluatedAnswers(*joined(records), self.num_classes, self.class_names, self.sample_name)
+        evaluated = EvaluatedAnswers(*join_records(records), self.num_classes, self.class_names, self.sample_name)
         return [*galleries(evaluated, render_image, samples.describe), *tables(evaluated)]
 
     def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:

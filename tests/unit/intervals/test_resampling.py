@@ -194,11 +194,11 @@ def test_what_makes_an_interval_rough_is_one_line():
 
     assert note([0, 1] * 50, [0, 0, 0, 1, 1] * 20) is None  # 40 wrong
     few = note([0, 1] * 10, [0, 0, 1, 1] * 5)
-    assert few == "the interval is rough: 20 images (below 30): it covers less than it says"
+    assert few == "the interval is rough: 20 images (below 30): its true coverage is lower"
     assert "rough: 4 wrong (below 10): it" in note([0, 1] * 50, [1] * 4 + [0] * 96)
     assert "rough: 3 right (below 10): it" in note([0, 1] * 50, [0] * 3 + [1] * 97)
     rare = note([0] * 80 + [1] * 3 + [2] * 9 + [4] * 8, [0, 1] * 50, "abcdef")
-    assert rare == "the interval is rough: b, c, e in fewer than 10 images: it covers less than it says"
+    assert rare == "the interval is rough: b, c, e in fewer than 10 images: its true coverage is lower"
     alike = note([0, 1] * 50, [0] * 100)
     assert alike.endswith("; no interval of balanced accuracy: every draw gives the same") and "0 wrong" in alike
     assert small_sample_warning(5, "image", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted

@@ -91,13 +91,13 @@ def test_contradictions_name_both_sides(refuse, words, message):
         (
             "-cfg=vit_digits -dataset=coco -data_path=x",
             (
-                "coco (-dataset) holds images with boxes, but TASK classification ",
+                "coco (-dataset) contains images with boxes, but TASK classification ",
                 "=finetune_detector, or one of cifar10, ",
             ),
         ),
         (
             "-cfg=detr_shapes -dataset=folder -data_path=x",
-            ("folder (-dataset) holds images, but TASK detection ", "=finetune_folder, or one of coco, "),
+            ("folder (-dataset) contains images, but TASK detection ", "=finetune_folder, or one of coco, "),
         ),
         (
             "-cfg=vit_digits MODEL.NAME detr_resnet50",
@@ -110,7 +110,7 @@ def test_contradictions_name_both_sides(refuse, words, message):
         (
             "-cfg=segformer_b0_shapes -dataset=synthetic_shapes",
             (
-                "holds images with boxes, but TASK image_segmentation ",
+                "contains images with boxes, but TASK image_segmentation ",
                 "=detr_shapes, or one of ",
                 "segmentation_shapes",
             ),

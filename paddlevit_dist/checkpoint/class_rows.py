@@ -11,7 +11,7 @@ from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
 from ..tasks.model import ClassLayout, Model
 from .content import read_weights_info
-from .published import file_beside, find_published, is_fetched
+from .published import find_published, find_sibling_file, is_fetched
 from .weights import local_file
 
 _CONFIG = "config.json"  # of transformers, beside weights
@@ -19,7 +19,7 @@ _UNNAMED = "LABEL_"  # and a number, which is how transformers calls a class wit
 _LANDMARKS = "landmarks"  # in the description of a run's input: outputs that have names without being classes
 # The axis of the outputs of a weight, by its number of axes: of a bias, a linear layer, a sparse and a dense
 # convolution.
-AXIS_OF_OUTPUTS = {1: 0, 2: 1, 3: 2, 4: 0, 5: 0}
+OUTPUT_AXES = {1: 0, 2: 1, 3: 2, 4: 0, 5: 0}
 
 
 class ClassNames(NamedTuple):
@@ -121,7 +121,7 @@ def _are_names(names: Sequence[str]) -> bool:
 
 
 def _axis(shape: tuple[int, ...], layout: ClassLayout) -> int | None:
-    return AXIS_OF_OUTPUTS.get(len(shape)) if layout.axis is None else layout.axis
+    return OUTPUT_AXES.get(len(shape)) if layout.axis is None else layout.axis
 
 
 def _classes_in(shape: tuple[int, ...], layout: ClassLayout) -> int:
@@ -162,7 +162,7 @@ def _merge(
 # ---- what classes weights have -----------------------------------------------------------------------------------
 
 
-def names_of_run(data: Mapping[str, Any], described: Mapping[str, Any]) -> list[str] | None:
+def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> list[str] | None:
     """The names of a run's outputs: of the first split with classes, or of landmarks; None: it does not say.
 
     Args:
@@ -177,7 +177,7 @@ def _has_classes(facts: Any) -> bool:
     return isinstance(facts, Mapping) and bool(facts.get("classes"))
 
 
-def names_in_weights(source: str) -> tuple[list[str] | None, bool]:
+def read_class_names(source: str) -> tuple[list[str] | None, bool]:
     """The names of the classes of the weights that ``source`` means: by the run that trained them, else by
     transformers' configuration beside them; and whether a run says them. None: nobody does.
 
@@ -186,12 +186,12 @@ def names_in_weights(source: str) -> tuple[list[str] | None, bool]:
     """
     file = local_file(source).path
     about = read_weights_info(file)
-    names = names_of_run(about.get("data") or {}, about.get("input") or {})
+    names = get_class_names(about.get("data") or {}, about.get("input") or {})
     if names:
         return (names, True) if _are_names(names) else (None, True)
     if find_published(source) is not None:  # timm's, which name no classes
         return None, False
-    beside = file_beside(source, _CONFIG, True)[0] if is_fetched(source) else file.with_name(_CONFIG)
+    beside = find_sibling_file(source, _CONFIG, True)[0] if is_fetched(source) else file.with_name(_CONFIG)
     return (_labels_in(beside) if beside is not None and beside.is_file() else None), False
 
 

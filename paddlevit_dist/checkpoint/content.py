@@ -75,7 +75,7 @@ def linked_name(folder: Path, name: str) -> str | None:
     return linked if is_beside and parse_name(linked) else None
 
 
-def checkpoint_in(path: str | os.PathLike) -> Path:
+def resolve_checkpoint(path: str | os.PathLike) -> Path:
     """The checkpoint that a run's folder means where weights are wanted: ``best``, else ``last``, and where the links
     did not survive a copy the best that is recorded, else the newest.
 
@@ -105,11 +105,11 @@ def _find_recorded_best(there: list[Path]) -> list[Path]:
 
 def find_directory(source: str) -> Path:
     """The directory of the checkpoint that ``source`` means, or of the file that it is."""
-    path = checkpoint_in(source)
+    path = resolve_checkpoint(source)
     return path if path.is_dir() else path.parent
 
 
-def is_of_a_run(source: str) -> bool:
+def is_run_checkpoint(source: str) -> bool:
     """Whether ``source`` is a checkpoint that a run of this package wrote, its directory or a file in it."""
     return (find_directory(source) / STATE).is_file()
 
@@ -152,7 +152,7 @@ def verify(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def intact(path: Path) -> Iterator[None]:
+def verify_while_reading(path: Path) -> Iterator[None]:
     """Context in which a file is read that may be one of a checkpoint of this package: it is compared with the
     checkpoint's manifest meanwhile, in a thread. Where there is no manifest, or it does not list the file, it is not.
 
@@ -251,12 +251,12 @@ def read_about(source: str) -> dict[str, Any] | None:
     Raises:
         UserError: its ``about.yaml`` is damaged.
     """
-    if not is_of_a_run(source):
+    if not is_run_checkpoint(source):
         return None
     file = find_directory(source) / ABOUT
     if not file.exists():
         return {}
-    with intact(file):
+    with verify_while_reading(file):
         return read_about_file(file)
 
 
@@ -275,7 +275,7 @@ def read_weights_info(file: Path) -> dict[str, Any]:
     return read_about_file(found) if found else {}
 
 
-def settings_beside(about: dict[str, Any], file: Path) -> dict[str, Any] | None:
+def find_run_settings(about: dict[str, Any], file: Path) -> dict[str, Any] | None:
     """The settings of the run that trained the weights in ``file``: what ``about`` says, else the ``config.yaml`` of
     the run's folder that they are in; None if there is neither."""
     if isinstance(about.get("settings"), dict):
@@ -299,7 +299,7 @@ def read_samples(source: str) -> dict[str, np.ndarray] | None:
     file = find_directory(source) / SAMPLES
     if not file.is_file():
         return None
-    with intact(file):
+    with verify_while_reading(file):
         return read_npz(file)
 
 

@@ -116,13 +116,13 @@ def _place(address: str) -> Path:
     return cache_folder() / "weights" / folder / _file_name(urllib.parse.urlsplit(address).path)
 
 
-def kept_copy(address: str) -> Path | None:
+def find_local_copy(address: str) -> Path | None:
     """The copy of the content of an address that ``local_copy`` has made; None without one."""
     path = _place(address)
     return path if path.is_file() else None
 
 
-def from_hub(
+def download_from_hub(
     repository: str, file: str, endpoint: str, sha256: str | None = None, say: Callable[[str], None] = silent
 ) -> CachedCopy:
     """A file of a repository of Hugging Face, in the cache that its library shares with timm and transformers.
@@ -143,7 +143,7 @@ def from_hub(
 
     address, expected = _split(f"{endpoint}/{repository}/resolve/main/{file}", sha256)
     file, is_spoilt = file.partition("#")[0], False
-    path = find_kept(repository, file)
+    path = find_in_hub_cache(repository, file)
     if path is not None:
         found = fingerprint(path)["sha256"]
         is_spoilt = (expected or _recorded_digest(path)) not in (None, found)
@@ -155,7 +155,7 @@ def from_hub(
     return CachedCopy(path, _compare(fingerprint(path)["sha256"], address, expected))
 
 
-def find_kept(repository: str, file: str) -> Path | None:
+def find_in_hub_cache(repository: str, file: str) -> Path | None:
     """Find the copy of a file of a repository of Hugging Face in the cache of its library; None without one.
 
     Raises:
@@ -194,7 +194,7 @@ def _is_cut(path: Path) -> bool:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() != name
 
 
-def small_of_hub(repository: str, file: str, endpoint: str) -> Path | None:
+def download_small_file(repository: str, file: str, endpoint: str) -> Path | None:
     """A file that a repository of Hugging Face may have beside its weights, from that cache or fetched without a word;
     None where it has none.
 

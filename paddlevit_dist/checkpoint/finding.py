@@ -34,7 +34,7 @@ def holds_any(folder: Path) -> bool:
     return bool(list_checkpoints(folder)) or any(os.path.lexists(folder / name) for name in ("last", "best"))
 
 
-def another_run(output: str) -> UserError:
+def existing_run_error(output: str) -> UserError:
     """The error of a training that does not resume, and would write into the folder of one that was begun."""
     return UserError(
         f"-output={output} already holds a run's checkpoints; continue with -resume=auto, or choose another -output"

@@ -15,9 +15,9 @@ from ..registry import MODELS
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.model import as_model
-from .class_rows import AXIS_OF_OUTPUTS, ClassNames, follow_names
-from .content import is_of_a_run, read_weights_info, settings_beside
-from .weights import SourceWeights, given_weights, read_weights
+from .class_rows import OUTPUT_AXES, ClassNames, follow_names
+from .content import find_run_settings, is_run_checkpoint, read_weights_info
+from .weights import SourceWeights, read_weights, weights_from_mapping
 
 Shape = tuple[int, ...]
 
@@ -169,7 +169,7 @@ def load_weights(
     report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
     values = _plan(model, state, report, class_names)
     if strict:
-        _require_everything(report, as_model(model).classes_of_outputs)
+        _require_everything(report, as_model(model).outputs_to_classes)
         unused = [name for name in report.unexpected if not _APART(name)]
         if unused and not allow_unused:
             _refuse_unused(report, unused)
@@ -188,7 +188,7 @@ def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
     contract = as_model(model)
     biases = [state.get(f"{layer}.bias") for layer in contract.classifier_layers]
     outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
-    return None if outputs is None else contract.classes_of_outputs(outputs)
+    return None if outputs is None else contract.outputs_to_classes(outputs)
 
 
 def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.ndarray]:
@@ -201,7 +201,7 @@ def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.n
 def _get_weights(source: Any, part: str | None, sha256: str | None) -> SourceWeights:
     if isinstance(source, SourceWeights):
         return source
-    return given_weights(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
+    return weights_from_mapping(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
 
 
 def _in_our_names_and_layout(
@@ -212,24 +212,24 @@ def _in_our_names_and_layout(
     states = {owner: _with_norms_named_as(targets, state) for owner, state in states.items()}
     owner = max(states, key=lambda owner: sum(name in targets for name in states[owner]))  # first of equals: our own
     state = states[owner]
-    notices = as_model(model).notices_of_source(owner, state)
+    notices = as_model(model).list_source_notices(owner, state)
 
     layers = model.named_sublayers(include_self=True)
     linear = [f"{prefix}.weight".lstrip(".") for prefix, layer in layers if isinstance(layer, paddle.nn.Linear)]
     linear = [name for name in linear if name in state and state[name].ndim == 2]
     as_paddle = sum(state[name].shape == tuple(targets[name].shape) for name in linear)
     as_torch = sum(state[name].shape[::-1] == tuple(targets[name].shape) for name in linear)
-    in_paddle_layout = layout_of_owner(owner, weights)
+    in_paddle_layout = is_in_paddle_layout(owner, weights)
     if as_paddle != as_torch:
         in_paddle_layout = as_paddle > as_torch
     if not in_paddle_layout:
         state = {**state, **{name: state[name].T for name in linear}}
-    if owner == "timm" and is_of_a_run(weights.name):
+    if owner == "timm" and is_run_checkpoint(weights.name):
         return state, "a checkpoint of this package", notices
     return state, f"{owner} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}", notices
 
 
-def layout_of_owner(owner: str, weights: SourceWeights) -> bool:
+def is_in_paddle_layout(owner: str, weights: SourceWeights) -> bool:
     """Whether Linear weights are (in, out) where no shape decides it: by whose names they have, then by the format."""
     return _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
 
@@ -263,7 +263,7 @@ def _plan(
     report.resized = [
         name for name, value in fitting.items() if value.shape != state[name].shape and name not in by_name
     ]
-    report.notices += contract.notices_of_resized(report.resized)
+    report.notices += contract.list_resize_notices(report.resized)
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
     report.unexpected = [name for name in state if name not in targets and not name.endswith(_NO_WEIGHTS)]
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
@@ -282,7 +282,7 @@ def _assign(target: paddle.Tensor, value: np.ndarray) -> None:
     target.set_value(tensor.numpy())
 
 
-def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], int]) -> None:
+def _require_everything(report: LoadReport, outputs_to_classes: Callable[[int], int]) -> None:
     if not report.missing and not report.reinitialized:
         return
     reasons = []
@@ -292,9 +292,9 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
         reasons.append(f"its classifier does not fit: {_describe(report, report.reinitialized)}")
     for name in report.reinitialized:
         source_shape, model_shape = report.shapes[name]
-        axis = AXIS_OF_OUTPUTS.get(len(source_shape or ()))
+        axis = OUTPUT_AXES.get(len(source_shape or ()))
         if source_shape and model_shape and axis is not None and source_shape[axis] != model_shape[axis]:
-            theirs, ours = classes_of_outputs(source_shape[axis]), classes_of_outputs(model_shape[axis])
+            theirs, ours = outputs_to_classes(source_shape[axis]), outputs_to_classes(model_shape[axis])
             remedy = f"set MODEL.NUM_CLASSES to {theirs}"
             if theirs < ours:  # which data with as many as the model do not allow
                 remedy = f"leave out MODEL.NUM_CLASSES; data of more than {theirs} classes it cannot be evaluated on"
@@ -349,7 +349,7 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
 def _fitting(source: str) -> str:
     """Which model the weights are for, as far as what is beside them says it, or their name."""
     file = Path(source)
-    model = (settings_beside(read_weights_info(file), file) or {}).get("MODEL")
+    model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
     if isinstance(model, dict) and isinstance(model.get("NAME"), str):
         return f". It is of a run of MODEL.NAME {shorten(model['NAME'])}: take that run's settings of MODEL"
     named = [name for name in MODELS if file.name.startswith((f"{name}.", f"{name}-"))]

@@ -14,7 +14,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from .unpickling import restricted_load
-from .weights import EXTENSION, SourceWeights, as_array, given_weights
+from .weights import EXTENSION, SourceWeights, as_array, weights_from_mapping
 
 _ACCUMULATOR = re.compile(r"(.+)_(moment1|moment2|beta1_pow_acc|beta2_pow_acc|velocity)_\d+")
 
@@ -66,7 +66,7 @@ def read_training(file: Path) -> PaddleViTTraining | None:
 
 
 def _take(state: Mapping[str, Any], file: Path) -> SourceWeights:
-    return given_weights(state)._replace(name=str(file), in_paddle_layout=True)
+    return weights_from_mapping(state)._replace(name=str(file), in_paddle_layout=True)
 
 
 def _find_accumulators(content: Mapping[str, Any], file: Path) -> dict[str, dict[str, np.ndarray]]:

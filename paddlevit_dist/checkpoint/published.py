@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 from ..registry import address_of_weights
 from ..runtime.errors import UserError
-from .download import CachedCopy, find_kept, from_hub, kept_copy, local_copy, silent, small_of_hub
+from .download import (
+    CachedCopy,
+    download_from_hub,
+    download_small_file,
+    find_in_hub_cache,
+    find_local_copy,
+    local_copy,
+    silent,
+)
 
 _ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
 _ENDPOINT = "https://huggingface.co"
@@ -151,7 +159,7 @@ _OF_AUTHORS = _authors()
 _DFINE = {"n": "nano", "s": "small", "m": "medium", "l": "large", "x": "xlarge"}
 
 
-def weights_of_authors(model: str) -> list[str]:
+def list_author_weights(model: str) -> list[str]:
     """Weights of a registered model that its authors keep at Hugging Face, each with its license and whether it is
     gated."""
     return (
@@ -231,17 +239,17 @@ def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], N
         say: gets a line when something is fetched.
 
     Raises:
-        UserError: as ``local_copy`` and ``from_hub``.
+        UserError: as ``local_copy`` and ``download_from_hub``.
     """
     repository = _repository(source)
     if repository is None:
         address = _resolve_address(source)
         return None if address is None else local_copy(address, sha256, say=say)
     _, mark, checksum = source.partition("#")
-    return from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, say)
+    return download_from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, say)
 
 
-def file_beside(source: Any, name: str, is_asked: bool) -> tuple[Path | None, str]:
+def find_sibling_file(source: Any, name: str, is_asked: bool) -> tuple[Path | None, str]:
     """A small file of the repository at Hugging Face or ModelScope that holds the weights called ``source``.
 
     Args:
@@ -251,18 +259,18 @@ def file_beside(source: Any, name: str, is_asked: bool) -> tuple[Path | None, st
     """
     address = _at_modelscope(source, name)
     if address is not None:
-        return _fetch_once(address) if is_asked else (kept_copy(address), "")
+        return _fetch_once(address) if is_asked else (find_local_copy(address), "")
     repository = _repository(source)
     if repository is None:
         return None, ""
-    return _fetch_once(repository, name) if is_asked else (find_kept(repository, name), "")
+    return _fetch_once(repository, name) if is_asked else (find_in_hub_cache(repository, name), "")
 
 
 @functools.cache  # where nobody answers that takes its time
 def _fetch_once(place: str, name: str | None = None) -> tuple[Path | None, str]:
     """A file of a repository of Hugging Face's, or what is at an address."""
     try:
-        return (local_copy(place).path if name is None else small_of_hub(place, name, _endpoint())), ""
+        return (local_copy(place).path if name is None else download_small_file(place, name, _endpoint())), ""
     except UserError as error:
         return None, str(error)
 

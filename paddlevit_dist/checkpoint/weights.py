@@ -14,7 +14,7 @@ from ..extension import extensions
 from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
-from .content import AVERAGED, MODEL, checkpoint_in, intact
+from .content import AVERAGED, MODEL, resolve_checkpoint, verify_while_reading
 from .download import CachedCopy, silent
 from .published import is_fetched, local_weights, similar_names
 from .torch_files import StoredTensor, open_torch_file
@@ -76,7 +76,7 @@ def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str
         parts = [_read_file(shard, part) for shard in list_shards(file)]
         state = {name: value for shard in parts for name, value in shard.state.items()}
         return SourceWeights(str(file), _without_prefix(state), parts[0].in_paddle_layout, notices)
-    with intact(file):
+    with verify_while_reading(file):
         weights = _read_file(file, part)
     return weights._replace(notices=notices + weights.notices)
 
@@ -101,7 +101,7 @@ def read_state(path: str | os.PathLike) -> dict[str, np.ndarray]:
     return read_weights(path).state
 
 
-def given_weights(state: Mapping[str, Any], part: str | None = None) -> SourceWeights:
+def weights_from_mapping(state: Mapping[str, Any], part: str | None = None) -> SourceWeights:
     """Take a mapping in memory as weights: numpy arrays, Paddle tensors or (name, array) pairs."""
     name = "the given state"
     chosen, notices = _unwrap(state, name, part, _WRAPPERS)
@@ -165,7 +165,7 @@ def find_weights_file(path: str | os.PathLike) -> Path:
     Raises:
         UserError: none of them exists; the message says what was tried and what is there instead.
     """
-    given = checkpoint_in(path)
+    given = resolve_checkpoint(path)
     with_extension = given.with_name(given.name + EXTENSION) if given.name else given
     in_directory = [given / name for name in _IN_DIRECTORY] + _only_weights_in(given)
     with reading(str(path), "path"):
@@ -198,7 +198,7 @@ def evaluated_weights(source: str | os.PathLike) -> str:
     has some, the checkpoint that a run's folder means, else ``source`` as it is."""
     if is_fetched(source):
         return str(source)
-    checkpoint = checkpoint_in(source)
+    checkpoint = resolve_checkpoint(source)
     averaged = checkpoint / AVERAGED
     if averaged.is_file():
         return str(averaged)

@@ -110,7 +110,7 @@ def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[c
 
 def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> None:
     """Read the datasets and start the workers; this process holds the folder."""
-    from ..checkpoint.finding import another_run, holds_any
+    from ..checkpoint.finding import existing_run_error, holds_any
     from ..checkpoint.store import remove_leftovers
     from ..launch import launch_workers
     from ..logging.callbacks import find_callbacks
@@ -125,7 +125,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
         remove_leftovers(folder / "checkpoints")
     callbacks = {} if run.values.EVAL else find_callbacks(run.values.LOG_TO)
     if not run.values.EVAL and not run.values.MODEL.RESUME and holds_any(folder / "checkpoints"):
-        raise another_run(run.values.SAVE)
+        raise existing_run_error(run.values.SAVE)
     if not run.values.EVAL and (folder / SEEDS).exists():
         raise UserError(
             f"-output={run.values.SAVE} holds trainings with several seeds ({SEEDS}): add -seeds=N, as they were made "
@@ -217,7 +217,9 @@ def worker(
     for name, target in (callbacks or {}).items():
         register_callback(name, target)
 
-    with gpu_memory.explain_memory(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
+    with gpu_memory.explain_memory(
+        gpu_memory.advise_evaluation(config) if config.EVAL else gpu_memory.advise_training(config)
+    ):
         run = Trainer(config, task, datasets, notices)
         if config.EVAL:
             from ..inference.evaluation import evaluate_only

@@ -395,7 +395,7 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
     first: dict[str, float] = {}
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         started = time.perf_counter()
-        with gpu_memory.explain_memory(gpu_memory.of_training(config)):
+        with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
             outputs = training.updater(
                 [dict(one) for one in group], StepPosition(1, len(losses), 100), config.TRAIN.BASE_LR
             )

@@ -139,7 +139,7 @@ def _make_updates(
     with contextlib.closing(training.loader.epochs(1, -(-UPDATES // per_epoch))) as batches:
         for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
             step = StepPosition(1 + update // per_epoch, update, UPDATES)
-            with gpu_memory.explain_memory(gpu_memory.of_training(config)):
+            with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
                 terms = updater(group, step, config.TRAIN.BASE_LR)
             values.update(_losses(terms, update + 1))
             if update == 0:

@@ -8,7 +8,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import PUBLISHED, PublishedWeights, file_beside, find_published, find_published_for
+from ..checkpoint.published import PUBLISHED, PublishedWeights, find_published, find_published_for, find_sibling_file
 from ..registry import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
@@ -136,7 +136,7 @@ def not_known(values: CfgNode, found: tuple[ExpectedInput, str] | None) -> str |
     is_known = found is not None and (os.path.isfile(found[1]) or found[1] == str(source).partition("#")[0])
     if find_starting_weights(values) is not None or is_known:
         return None
-    reason = next(filter(None, (file_beside(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
+    reason = next(filter(None, (find_sibling_file(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
     return reason and f"note: what {source} expects of images is not known: {reason}"
 
 
@@ -162,7 +162,7 @@ def _beside(source: Any, name: str, is_hub_asked: bool) -> str | None:
     if folder == source or os.path.basename(source) in _WEIGHTS:
         file = os.path.join(folder, name)
         return file if os.path.isfile(file) else None
-    found = file_beside(source, name, is_hub_asked)[0]
+    found = find_sibling_file(source, name, is_hub_asked)[0]
     return None if found is None else str(found)
 
 

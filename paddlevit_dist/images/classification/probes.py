@@ -78,8 +78,8 @@ class ProbeModel(Model):
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         return self.backbone.resize_parameter(name.removeprefix(_BACKBONE), value)
 
-    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
-        return self.backbone.notices_of_resized([name.removeprefix(_BACKBONE) for name in names])
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
+        return self.backbone.list_resize_notices([name.removeprefix(_BACKBONE) for name in names])
 
 
 def _below_backbone(to_ours: KeyMap, classifiers: tuple[str, ...]) -> KeyMap:

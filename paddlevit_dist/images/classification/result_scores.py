@@ -151,7 +151,7 @@ class _ImageFinder:
             UserError: it has none, or another row has the same.
         """
         for row in self.layout.rows(self.path):
-            place = self._names.row(row.cells[self.layout.name])
+            place = self._names.find_row(row.cells[self.layout.name])
             if place is None or self._lines[place]:
                 raise self._error(row, place)
             self._lines[place] = row.line

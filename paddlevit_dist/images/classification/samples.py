@@ -28,7 +28,7 @@ class ClassificationSamples(TransformedDataset):
         self.replacements: ReplacementReader | None = None  # replaces unreadable images
         self.is_balanced = False
         left_out = dataset.left_out.num_images if dataset.left_out else 0
-        self.without = f"without {left_out:,} image{'s' * (left_out > 1)} not opened here" if left_out else ""
+        self.exclusions = f"without {left_out:,} image{'s' * (left_out > 1)} not opened here" if left_out else ""
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing also what to erase."""

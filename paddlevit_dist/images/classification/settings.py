@@ -205,12 +205,12 @@ _INPUT = (
 
 def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Network and input are those of the run whose weights are given, unless the command line says otherwise."""
-    from ...checkpoint.content import checkpoint_in, read_about  # which need NumPy, and other commands do not
+    from ...checkpoint.content import read_about, resolve_checkpoint  # which need NumPy, and other commands do not
 
     source = values.MODEL.PRETRAINED
     if source is None or is_fetched(source):
         return []
-    said = (read_about(str(checkpoint_in(source))) or {}).get("settings")
+    said = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
     if not isinstance(said, Mapping) or said.get("TASK") != "classification":
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]

@@ -128,7 +128,7 @@ class SegFormer(Segmenter):
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
         return self.decode_head(self.backbone.outputs(images))
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
         """None.
 
         Raises:

@@ -65,7 +65,7 @@ class PointSamples(SceneSamples):
     notices: Sequence[str] = ()
     flips: bool = False
     in_fragments: bool = False
-    protocol: str = ""
+    eval_protocol: str = ""
 
     def voxelized(self, scene: Scene) -> PointSample:
         directions = [2 * math.pi * turn / self.rotations for turn in range(self.rotations)]

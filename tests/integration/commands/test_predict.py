@@ -190,7 +190,7 @@ def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, tmp_path):
         (("picturs",), "predict: input picturs: no such file or folder"),
         (("*.jpg",), "predict: input *.jpg: nothing matches it: patterns are the shell's"),
         (("-annotations=a.json",), "-annotations=a.json cannot be read: No such file or directory"),
-        ((f"-annotations={__file__}",), "-annotations is for models that find boxes; leave it out"),
+        ((f"-annotations={__file__}",), "-annotations is for models that find boxes; remove it"),
         (("https://me:word@host/a.png",), "predict: input https://***@host/a.png: addresses are not fetched: download"),
     ],
 )

@@ -15,7 +15,7 @@ from support.servers import Server, send
 import paddlevit_dist
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, file_beside, find_published
+from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, find_published, find_sibling_file
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.export.command import load_trained
 from paddlevit_dist.images.classification.task import Classification
@@ -231,9 +231,9 @@ def test_modelscope_is_another_source_with_the_files_beside(weights, tmp_path, m
             found = read_weights(f"ms:AI/vit#sha256={digest(weights)}")
             np.testing.assert_array_equal(found.state["a"], np.arange(50_000.0))
         assert server.requests == ["/models/AI/vit/resolve/master/model.safetensors", "/stored/1"]
-        assert file_beside("ms:AI/vit", "config.json", is_asked=False) == (None, "")
-        beside, _ = file_beside("ms:AI/vit", "config.json", is_asked=True)
+        assert find_sibling_file("ms:AI/vit", "config.json", is_asked=False) == (None, "")
+        beside, _ = find_sibling_file("ms:AI/vit", "config.json", is_asked=True)
         assert json.loads(beside.read_text()) == {"architecture": "vit"}
-        assert file_beside("ms:AI/vit", "config.json", is_asked=False) == (beside, "")
+        assert find_sibling_file("ms:AI/vit", "config.json", is_asked=False) == (beside, "")
         with pytest.raises(UserError, match="ms-none/resolve/master/model.safetensors cannot be fetched: .*404"):
             read_weights("ms:AI/ms-none")

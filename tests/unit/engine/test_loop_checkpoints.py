@@ -169,8 +169,8 @@ def test_a_training_goes_on_in_mid_epoch_with_a_word_on_means_and_decay_that_it_
     capsys.readouterr()
     build(tmp_path / "on", "-epochs=1", f"-resume={checkpoint}").train()
     said = capsys.readouterr().out
-    assert f"note: {checkpoint} holds no means of its training: those of epoch 1 cover its rest" in said
-    assert f"note: {checkpoint} has another rule of weight decay for cls_token, pos_embed; " in said
+    assert f"note: {checkpoint} has no training means: the means of epoch 1 cover the rest of it only" in said
+    assert f"note: {checkpoint} applied weight decay differently to cls_token, pos_embed; " in said
     build(tmp_path / "now", "-epochs=1", f"-resume={checkpoint.with_name('update_00000008')}").train()
     assert "note: " not in capsys.readouterr().out
     (whole,), (rest,) = events(tmp_path, "epoch"), events(tmp_path / "now", "epoch")

@@ -299,7 +299,7 @@ def test_weights_for_other_classes_are_refused_with_their_number(model):
         UserError, match="it has 3 classes and the model 5: leave out MODEL.NUM_CLASSES; data of more than 3"
     ):
         load_weights(create_model(batches.NAME, 5), state, strict=True)
-    assert [model.classes_of_outputs(outputs) for outputs in (4, 91, 2)] == [3, 80, 1]
+    assert [model.outputs_to_classes(outputs) for outputs in (4, 91, 2)] == [3, 80, 1]
 
 
 def test_a_classifiers_weights_are_the_backbones():

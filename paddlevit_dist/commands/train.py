@@ -177,20 +177,20 @@ def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], N
     Raises:
         UserError: there are none, they cannot be fetched, or a training that needs some has none.
     """
-    from ..checkpoint.finding import existing, holds_any
+    from ..checkpoint.finding import find_existing, holds_any
     from ..checkpoint.published import is_fetched
     from ..checkpoint.weights import local_file
 
     def find(source: str) -> None:
         if fetches == is_fetched(source):
-            local_file(source, say=say)
+            local_file(source, log=say)
 
     model, train = config.MODEL, config.TRAIN
     if not config.EVAL and train.get("DISTILLATION_TYPE", "none") != "none" and train.get("TEACHER_WEIGHTS"):
         find(train["TEACHER_WEIGHTS"])
     weights = model.PRETRAINED or (None if config.EVAL else model.get("BACKBONE_PRETRAINED"))
     if model.RESUME and model.RESUME != "auto":
-        existing(model.RESUME)
+        find_existing(model.RESUME)
     elif model.RESUME and holds_any(checkpoints):
         return
     elif weights:

@@ -272,9 +272,9 @@ class Checkpointer:
         weights: Tensors = run.model.state_dict()
         averages: Tensors | None = None if run.ema is None else run.ema.state_dict()
         if self._config.SAVE_IN_BACKGROUND:
-            weights = self._copies.of("weights", weights)
-            averages = averages and self._copies.of("averages", averages)
-            copies = self._copies.of("optimizer", self.optimizer.tensors())
+            weights = self._copies.copy("weights", weights)
+            averages = averages and self._copies.copy("averages", averages)
+            copies = self._copies.copy("optimizer", self.optimizer.tensors())
             optimizer = {key: copy.array for key, copy in copies.items()}
         else:
             optimizer = self.optimizer.state_dict()

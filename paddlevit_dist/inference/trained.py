@@ -94,7 +94,7 @@ def open_source(
     weights = Path(evaluated_weights(source))
     if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
         raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
-    file = local_file(evaluated_weights(source), say=say).path
+    file = local_file(evaluated_weights(source), log=say).path
     about = read_weights_info(file)
     if recipe is not None:
         settings = None

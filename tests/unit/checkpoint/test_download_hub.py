@@ -45,9 +45,9 @@ def test_weights_that_were_cut_are_fetched_again(monkeypatch, tmp_path, fetched,
     kept = keep(tmp_path, content, hashlib.sha256(b"whole").hexdigest())
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: str(kept))
     lines: list[str] = []
-    copy = download.download_from_hub("a/b", "file", "http://127.0.0.1:9", say=lines.append)
+    copy = download.download_from_hub("a/b", "file", "http://127.0.0.1:9", log=lines.append)
     assert copy.path.read_bytes() == b"whole" and fetched == calls
-    assert all(line.endswith("again: the kept copy is damaged") for line in lines) and len(lines) == len(calls)
+    assert all(line.endswith("again: the cached copy is damaged") for line in lines) and len(lines) == len(calls)
 
 
 @pytest.mark.parametrize("content, calls", [(b"whole", []), (b"who", [True])])

@@ -75,10 +75,10 @@ def test_a_connection_that_breaks_leaves_no_weights_and_the_next_attempt_brings_
 @pytest.mark.parametrize(
     "refusal, line",
     [
-        ((401, "GatedRepo"), "not for everybody; set HF_TOKEN to a token that may read it"),
-        ((401, "RepoNotFound"), "there is no such repository, or it is not for everybody; set HF_TOKEN"),
+        ((401, "GatedRepo"), "access to it is restricted; set HF_TOKEN to a token with access"),
+        ((401, "RepoNotFound"), "there is no such repository, or access to it is restricted; set HF_TOKEN"),
         ((404, "EntryNotFound"), "the repository has no such file; give a file of weights instead"),
-        ((501, ""), "501 .*where https_proxy names a proxy and HF_ENDPOINT a mirror.*-pretrained=FILE"),
+        ((501, ""), "501 .*a proxy in https_proxy and a mirror in HF_ENDPOINT.*-pretrained=FILE"),
     ],
 )
 def test_what_the_hub_refuses_is_one_line(hub, refusal, line):
@@ -96,7 +96,7 @@ def test_a_token_of_the_environment_is_sent(hub, monkeypatch):
 
 def test_offline_only_a_kept_copy_is_read(hub, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set and no copy is kept; give a file instead"):
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set and there is no local copy; give a file"):
         read_weights(NAME)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     read_weights(NAME)
@@ -205,7 +205,7 @@ def test_a_repository_without_such_files_is_the_variants(hub):
 def test_a_mistyped_name_gets_the_one_that_was_meant(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command in (read_weights, lambda source: open_source(source, "predict")):
-        with pytest.raises(UserError, match=f"weights that have such a name: {NAME}"):
+        with pytest.raises(UserError, match=f"published weights with similar names: {NAME}"):
             command(NAME.replace("in1k", "in2k"))
 
 

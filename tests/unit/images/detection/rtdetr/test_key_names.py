@@ -139,7 +139,7 @@ def test_of_an_authors_checkpoint_the_average_is_taken():
     weights = weights_from_mapping(state)
     assert weights.state["a.weight"].all()
     assert weights.notices == (
-        "'ema' of the source was taken; it also has 'model' (MODEL.PRETRAINED_PART model, or -part=model of convert and export, takes another)",
+        "'ema' of the source was used; it also has 'model' (MODEL.PRETRAINED_PART model, or -part=model of convert and export, selects another)",
     )
     assert not weights_from_mapping(state, part="model").state["a.weight"].any()
 

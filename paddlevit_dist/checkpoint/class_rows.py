@@ -70,7 +70,9 @@ def follow_names(
     theirs = names.theirs
     if theirs is None:
         counts = [_classes_in(state[name].shape, model.class_layout(name)) for name in parameter_names]
-        theirs = next((known for number in counts if number and (known := model.published_classes(number))), None)
+        theirs = next(
+            (published for number in counts if number and (published := model.published_classes(number))), None
+        )
     if not parameter_names or not theirs or not _are_names(names.ours) or list(theirs) == list(names.ours):
         return None
     pairs = pair_names(theirs, names.ours, model)
@@ -84,30 +86,30 @@ def follow_names(
     return FollowedRows(frozenset(parameter_names), values, len(pairs), len(names.ours))
 
 
-def pair_names(theirs: Sequence[str], ours: Sequence[str], model: Model) -> list[tuple[int, int]]:
+def pair_names(their_names: Sequence[str], our_names: Sequence[str], model: Model) -> list[tuple[int, int]]:
     """Pair the labels of equal classes.
 
     Classes are equal if their names are, or if ``Model.plain_class`` makes their names equal and no other class of
     either side has this plain name.
 
     Returns:
-        Pairs of a label in ``theirs`` and one in ``ours``, ordered by the latter.
+        Pairs of a label in ``their_names`` and one in ``our_names``, ordered by the latter.
     """
     pairs, unmatched = [], []
-    exact = _unique(theirs)
-    for here, name in enumerate(ours):
-        if name in exact and ours.count(name) == 1:
-            pairs.append((exact[name], here))
+    exact = _unique(their_names)
+    for our_label, name in enumerate(our_names):
+        if name in exact and our_names.count(name) == 1:
+            pairs.append((exact[name], our_label))
         else:
-            unmatched.append(here)
-    paired = {there for there, _ in pairs}
-    plain = _unique([model.plain_class(name) for name in theirs])
-    here_of = _unique([model.plain_class(name) for name in ours])
-    for here in unmatched:
-        name = model.plain_class(ours[here])
-        there = plain.get(name)
-        if there is not None and there not in paired and here_of.get(name) == here:
-            pairs.append((there, here))
+            unmatched.append(our_label)
+    paired = {their_label for their_label, _ in pairs}
+    their_plain_names = _unique([model.plain_class(name) for name in their_names])
+    label_by_plain_name = _unique([model.plain_class(name) for name in our_names])
+    for our_label in unmatched:
+        name = model.plain_class(our_names[our_label])
+        their_label = their_plain_names.get(name)
+        if their_label is not None and their_label not in paired and label_by_plain_name.get(name) == our_label:
+            pairs.append((their_label, our_label))
     return sorted(pairs, key=lambda pair: pair[1])
 
 
@@ -149,15 +151,15 @@ def _merge(
     axis = _axis(value.shape, layout)
     if axis is None or value.ndim != initial.ndim:
         return None
-    there, here = (_classes_in(array.shape, layout) for array in (value, initial))
+    num_theirs, num_ours = (_classes_in(array.shape, layout) for array in (value, initial))
     rest = (np.delete(array.shape, axis).tolist() for array in (value, initial))
-    if next(rest) != next(rest) or there <= max(a for a, _ in pairs) or here <= max(b for _, b in pairs):
+    if next(rest) != next(rest) or num_theirs <= max(a for a, _ in pairs) or num_ours <= max(b for _, b in pairs):
         return None
     before, after = range(layout.before), range(layout.after)
     rows = [
         *((row, row) for row in before),
         *((layout.before + a, layout.before + b) for a, b in pairs),
-        *((layout.before + there + row, layout.before + here + row) for row in after),
+        *((layout.before + num_theirs + row, layout.before + num_ours + row) for row in after),
     ]
     each = np.arange(layout.each)
     sources, places = (

@@ -353,7 +353,7 @@ def _read_length(response: Any) -> int | None:
 
 def _compare(digest: str, address: str, expected: str | None) -> tuple[str, ...]:
     if expected is None:
-        return (f"its SHA-256 {digest} was not checked: add #{_FRAGMENT}... to the address to verify it",)
+        return (f"its SHA-256 {digest} was not checked; add #{_FRAGMENT}... to its name or address to verify it",)
     if digest != expected:
         raise UserError(
             f"{address}: its SHA-256 is {digest}, expected {expected}: it is another file, or was altered during the "

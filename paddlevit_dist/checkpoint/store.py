@@ -307,12 +307,12 @@ def discard(directory: Path) -> None:
         UserError: the file system refuses.
     """
     folder = directory.parent
-    left = [path for path in newest_first(folder) if path != directory]
+    remaining = [path for path in newest_first(folder) if path != directory]
     with _user_errors(f"in {folder}"):
-        for name, other in (("last", left[:1]), ("best", [])):
+        for name, replacement in (("last", remaining[:1]), ("best", [])):
             if linked_name(folder, name) == directory.name:
-                if other:
-                    link(folder, name, other[0])
+                if replacement:
+                    link(folder, name, replacement[0])
                 else:
                     (folder / name).unlink()
         _remove(directory)

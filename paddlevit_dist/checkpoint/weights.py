@@ -35,7 +35,7 @@ _IN_DIRECTORY = (  # in a checkpoint of this package, or in a model's folder fro
 # The first existing one is used. Authors who write "ema", as of RT-DETR and D-FINE, evaluate and publish it.
 _WRAPPERS = ("ema", "model", "state_dict", "model_ema", "state_dict_ema", "module")
 # In Paddle's files: PaddleViT evaluates the average if a checkpoint has one.
-_OF_PADDLE = ("ema", "model_ema", "model", "state_dict", "state_dict_ema", "module")
+_PADDLE_WRAPPERS = ("ema", "model_ema", "model", "state_dict", "state_dict_ema", "module")
 _PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.", "net.", "network.")
 # Limits of the arrays' bytes: bfloat16 becomes twice as large, and one array may have two names.
 _ALWAYS_ALLOWED, _LARGEST_GAIN = 1 << 26, 4
@@ -108,7 +108,7 @@ def weights_from_mapping(state: Mapping[str, Any], part: str | None = None) -> S
     paddle = sys.modules.get("paddle")  # reading files does not need it, so it is not imported here
     is_paddle = paddle is not None and any(isinstance(value, paddle.Tensor) for value in chosen.values())
     if is_paddle:
-        chosen, notices = _unwrap(state, name, part, _OF_PADDLE)
+        chosen, notices = _unwrap(state, name, part, _PADDLE_WRAPPERS)
     return SourceWeights(name, _arrays(chosen, name), is_paddle, notices)
 
 
@@ -133,7 +133,7 @@ def _largest_size(file: Path) -> int:
 def _weights(
     content: Any, name: str, in_paddle_layout: bool, part: str | None, max_bytes: float = float("inf")
 ) -> SourceWeights:
-    state, notices = _unwrap(content, name, part, _OF_PADDLE if in_paddle_layout else _WRAPPERS)
+    state, notices = _unwrap(content, name, part, _PADDLE_WRAPPERS if in_paddle_layout else _WRAPPERS)
     needed = sum(map(_bytes_needed, state.values()))
     if needed > max_bytes:
         raise UserError(
@@ -247,8 +247,8 @@ def _unwrap(
     if part is not None:
         parts = content if isinstance(content, Mapping) else {}
         if not isinstance(parts.get(part), Mapping):
-            there = [str(key) for key, value in parts.items() if isinstance(value, Mapping)][:5]
-            raise UserError(f"{source} has no part '{part}'; parts: {', '.join(map(ascii, there)) or 'none'}")
+            names = [str(key) for key, value in parts.items() if isinstance(value, Mapping)][:5]
+            raise UserError(f"{source} has no part '{part}'; parts: {', '.join(map(ascii, names)) or 'none'}")
         content = parts[part]
     for _ in range(_DEPTH):
         if isinstance(content, Mapping):

@@ -85,7 +85,7 @@ class DistributedBatchNorm(paddle.nn.Layer):
             return _NormalizeFunction.apply(x, self.weight, self.bias, self, exchanges)
         if not _size(x):  # kernels reject empty tensors
             return x
-        with _variance_of_kernel(self, x) as variance:
+        with _kernel_variance(self, x) as variance:
             return F.batch_norm(
                 x,
                 self._mean,
@@ -138,7 +138,7 @@ class _UnbiasedVariance:
         """Run the layer's forward pass with a scaled running variance."""
         parameters = self._parameters  # type: ignore[attr-defined]
         running = parameters["_variance"]
-        with _variance_of_kernel(self, x) as parameters["_variance"]:
+        with _kernel_variance(self, x) as parameters["_variance"]:
             try:
                 return super().forward(x)  # type: ignore[misc]
             finally:
@@ -157,7 +157,7 @@ def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
 
 
 @contextlib.contextmanager
-def _variance_of_kernel(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
+def _kernel_variance(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
     """Give Paddle's kernel a running variance whose update becomes PyTorch's.
 
     A kernel that stores a variance divided by rows gets one scaled by s = (rows - 1) / rows. After the update it is

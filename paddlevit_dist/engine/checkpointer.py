@@ -86,7 +86,7 @@ class Checkpointer:
         """
         self._load_moments(f"-resume={directory}", state.optimizer)
         self._run.precision.load_state_dict(state.extra["scaler"])
-        self._run.skipped.load_state_dict(state.extra["skipped_updates"])
+        self._run.nan_guard.load_state_dict(state.extra["skipped_updates"])
         file = directory / AVERAGED
         if self._run.ema is None and file.is_file():
             self._run.record.log_and_print(f"note: {file} is kept unchanged: TRAIN.MODEL_EMA is now off")
@@ -283,7 +283,7 @@ class Checkpointer:
         extra = {
             "scaler": run.precision.state_dict(),
             "best": self.best,
-            "skipped_updates": run.skipped.state_dict(),
+            "skipped_updates": run.nan_guard.state_dict(),
             "evaluation_due": evaluation_due,
             "global_batch_size": run.sampler.global_batch_size,
             "seed": run.sampler.seed,

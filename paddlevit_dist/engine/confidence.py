@@ -108,10 +108,10 @@ def compute_intervals(
     Returns:
         Intervals by name, equal on every rank; empty if the metrics have no per-sample results.
     """
-    columns_of_rank = metrics.per_sample()
-    if columns_of_rank is not None and any(len(column) != len(indices) for column in columns_of_rank):
-        columns_of_rank = None  # a user's task did not add exactly one row per sample
-    gathered = all_gather((indices, columns_of_rank))
+    rank_columns = metrics.per_sample()
+    if rank_columns is not None and any(len(column) != len(indices) for column in rank_columns):
+        rank_columns = None  # a user's task did not add exactly one row per sample
+    gathered = all_gather((indices, rank_columns))
     if any(arrays is None for _, arrays in gathered):
         return {}
     intervals: dict[str, ConfidenceInterval] = {}

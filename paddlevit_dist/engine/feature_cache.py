@@ -68,8 +68,8 @@ def cache_features(
         return rows
     if any(is_damaged for _, is_damaged in states):
         run.record.log_and_print(f"{path} is damaged: its features are computed again")
-    is_first_of_machine = all_gather(socket.gethostname()).index(socket.gethostname()) == rank()
-    opened = checked_file(path) if is_first_of_machine else contextlib.nullcontext()
+    is_first_on_machine = all_gather(socket.gethostname()).index(socket.gethostname()) == rank()
+    opened = checked_file(path) if is_first_on_machine else contextlib.nullcontext()
     with opened as file, precision.patch_forward(network):
         _compute(run, file, split, samples, compute)
     barrier()  # until the file has its final name

@@ -126,19 +126,19 @@ class TrainingLoop:
                 self._pending.append(
                     functools.partial(UpdateRecord, step=step, learning_rate=rate, made=num_done, is_last=is_last)
                 )
-                self._log_finished(run.updater.launch(group, step, rate))
+                self._log_finished(run.train_step.launch(group, step, rate))
                 run.sampler.count_update()
                 run.schedule.count_update()
                 is_due = run.checkpointer.is_due()
                 stops = run.checkpointer.agreement.should_stop(run.schedule.update)
                 if is_last or is_due or stops:
-                    self._log_finished(run.updater.flush())
+                    self._log_finished(run.train_step.flush())
                 if is_due and not is_last:
                     self._save_update(evaluation_due=False)
                 if stops and not is_last:  # after the last step, the epoch is saved first
                     self._stop()
         except StopRequested:
-            self._log_finished(run.updater.flush())
+            self._log_finished(run.train_step.flush())
             raise
         finally:
             notify("epoch_left")

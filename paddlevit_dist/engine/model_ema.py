@@ -66,7 +66,7 @@ class ModelEma:
                 paddle.assign(tensor, output=average)
 
     @property
-    def is_of_one_type(self) -> bool:
+    def is_all_float32(self) -> bool:
         """Whether all state is float32, which ``update`` needs for ``is_bad``."""
         return not self._others
 

@@ -96,9 +96,13 @@ class NonFiniteGuard:
         is_last = self.in_a_row >= self.limit
         place = f"update {step.update + 1} in epoch {step.epoch} is not finite"
         if is_last:
-            others = self.in_a_row - 1
+            num_earlier = self.in_a_row - 1
             before = (
-                "" if not others else ", nor was the one before" if others == 1 else f", nor were the {others} before"
+                ""
+                if not num_earlier
+                else ", nor was the one before"
+                if num_earlier == 1
+                else f", nor were the {num_earlier} before"
             )
             lines = [line for explain in self._explain for line in explain(batches, step, counts)]
             for line in lines:

@@ -66,8 +66,8 @@ def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str
             )
 
 
-def _format_difference(name: str, found: Any, expected: Any) -> str:
+def _format_difference(name: str, value: Any, expected: Any) -> str:
     """Format the difference between a rank's fact and rank 0's."""
-    if isinstance(found, bytes) or isinstance(expected, bytes):  # digests
+    if isinstance(value, bytes) or isinstance(expected, bytes):  # digests
         return f"its {name} are different"
-    return f"{name} {show(found)} instead of {show(expected)}"
+    return f"{name} {show(value)} instead of {show(expected)}"

@@ -111,14 +111,14 @@ class TrainingLogger(Callback):
         self._record.log_and_print(
             f"epoch {epoch}/{run.config.TRAIN.NUM_EPOCHS} training: {format_values(means)} {rate:.0f} "
             f"{run.task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
-            f"({seconds:.1f} s, {f'{run.skipped.total} skipped so far, ' if run.skipped.total else ''}"
+            f"({seconds:.1f} s, {f'{run.nan_guard.total} skipped so far, ' if run.nan_guard.total else ''}"
             f"{self._remaining.text()})"
         )
         for line in run.task.finish_epoch():
             self._record.log_and_print(line)
 
-    def _place(self, made: int) -> str:
-        return f"in epoch {self._epoch}, {made} of {self._run.updates_per_epoch} updates done"
+    def _place(self, num_done: int) -> str:
+        return f"in epoch {self._epoch}, {num_done} of {self._run.updates_per_epoch} updates done"
 
     def _report(self, update: UpdateRecord) -> str:
         """Record the means since the last report and return the text for the log."""
@@ -127,7 +127,7 @@ class TrainingLogger(Callback):
         number = update.step.update + 1
         require_finite(means, f"in epoch {update.step.epoch} near update {number}")
         rate, waiting, seconds = self._pace.finish(run.sampler.global_batch_size)
-        norm, skipped = run.updater.gradient_norm, run.skipped.total
+        norm, skipped = run.train_step.gradient_norm, run.nan_guard.total
         memory = memory_mib() if self._record.writes else None
         values = {
             "epoch": update.step.epoch,

@@ -37,8 +37,8 @@ def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str
 
 def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
     """Format the lines that introduce a run: data, model, devices and effective batch."""
-    other = find_evaluated(config)
-    model = config.MODEL.NAME if other is None else config[other.evaluated_key]
+    external = find_evaluated(config)
+    model = config.MODEL.NAME if external is None else config[external.evaluated_key]
     lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         kind = device_kinds.current()

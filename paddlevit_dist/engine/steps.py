@@ -101,7 +101,7 @@ class TrainStep:
         samples_per_update: samples of one step over all processes and micro-batches.
         accumulation_steps: micro-batches of one step on each rank.
         gradient_clip: largest norm of all gradients; None: gradients are not clipped.
-        skipped: counts skipped steps and ends the run after too many; None: the first one ends the run.
+        nan_guard: counts skipped steps and ends the run after too many; None: the first one ends the run.
         on_host: whether the model is in host memory; None: ask Paddle.
         average: the weight average that each step moves; None: there is none.
 
@@ -123,7 +123,7 @@ class TrainStep:
         samples_per_update: int,
         accumulation_steps: int,
         gradient_clip: float | None,
-        skipped: NonFiniteGuard | None = None,
+        nan_guard: NonFiniteGuard | None = None,
         on_host: bool | None = None,
         average: ModelEma | None = None,
     ) -> None:
@@ -140,7 +140,7 @@ class TrainStep:
         self.gradient_clip = gradient_clip
         self.average = average
         self._gradients = collect_gradients(self.parameters)
-        self.skipped = NonFiniteGuard() if skipped is None else skipped
+        self.nan_guard = NonFiniteGuard() if nan_guard is None else nan_guard
         self._forward_communicates = communicates_in_forward(model)
         # A forward pass that reads from a GPU waits for the operations queued before it, such as an all-reduce.
         exchanges = self._forward_communicates or task.counts_per_sample is None
@@ -232,7 +232,7 @@ class TrainStep:
 
     def _queue_step(self, learning_rate: float) -> QueuedStep | None:
         """Queue the update after the gradients; return None if the host has to check the gradients first."""
-        if self.on_host or self.before_clipping or not (self.average is None or self.average.is_of_one_type):
+        if self.on_host or self.before_clipping or not (self.average is None or self.average.is_all_float32):
             return None
         multi_tensor = self.optimizer.foreach_step() if isinstance(self.optimizer, FusedStep) else None
         if not isinstance(multi_tensor, MultiTensorStep) or not multi_tensor.takes(multi_tensor.gradients()):
@@ -252,7 +252,7 @@ class TrainStep:
         if not self.finite:
             pending.buffers.restore()
             paddle_versions.create_accumulators(self.optimizer)  # for checkpoints before the first step
-        self.skipped.count(self.finite, pending.step, pending.batches, pending.counts)
+        self.nan_guard.count(self.finite, pending.step, pending.batches, pending.counts)
         self.precision.update(self.finite)
         return StepResult(pending.terms, self.finite)
 

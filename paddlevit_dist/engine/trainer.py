@@ -90,8 +90,16 @@ class Trainer:
         evaluation: the evaluator of ``evaluated``.
         heartbeat: reports to the watchdog what this rank is doing.
         folder: the folder of the checkpoints.
-        sampler, loader, schedule, precision, optimizer, ema, skipped, checkpointer, updater: the parts of the training;
-            set by ``prepare_training``.
+        sampler: the order of the training samples, and the position in it. This and the next eight are set by
+            ``prepare_training``.
+        loader: batches of training samples on the device.
+        schedule: the learning rate of every step.
+        precision: autocast and loss scaling.
+        optimizer: a Paddle optimizer, perhaps with a fused step.
+        ema: the average of the weights; None: TRAIN.MODEL_EMA is off.
+        nan_guard: counts skipped steps.
+        checkpointer: saves and restores.
+        train_step: runs one optimizer step.
         reports: logs progress; set when the training starts.
         batch_norm: "sync" or "local".
         updates_per_epoch: optimizer steps in one epoch.
@@ -108,9 +116,9 @@ class Trainer:
     precision: TrainingPrecision
     optimizer: Any
     ema: ModelEma | None
-    skipped: NonFiniteGuard
+    nan_guard: NonFiniteGuard
     checkpointer: Checkpointer
-    updater: TrainStep
+    train_step: TrainStep
     reports: TrainingLogger
     batch_norm: str
     updates_per_epoch: int
@@ -216,10 +224,10 @@ class Trainer:
         self.ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
         explain = [functools.partial(extension.explain_not_finite, self) for extension in extensions()]
         has_scaler = self.precision.scaler is not None
-        self.skipped = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.log_and_print)
+        self.nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.log_and_print)
         self.checkpointer = Checkpointer(self)
         self.start = resume.load(self)
-        self.updater = self._updater()
+        self.train_step = self._build_train_step()
         self._is_prepared = True
 
     def on_weights_loaded(self) -> None:
@@ -265,7 +273,7 @@ class Trainer:
         if notice := compile_model(self.config, self.task, self.model):
             record.log_and_print(notice)
 
-    def _updater(self) -> TrainStep:
+    def _build_train_step(self) -> TrainStep:
         train = self.config.TRAIN
         return TrainStep(
             self.task,
@@ -276,6 +284,6 @@ class Trainer:
             samples_per_update=self.sampler.global_batch_size,
             accumulation_steps=train.ACCUM_ITER,
             gradient_clip=train.GRAD_CLIP,
-            skipped=self.skipped,
+            nan_guard=self.nan_guard,
             average=self.ema,
         )

@@ -12,10 +12,12 @@ from paddlevit_dist.runtime.errors import UserError
 
 @pytest.mark.parametrize("name", ["timm/resnet50.a1_in1k.", "timm/resnet50--a1", "timm/.x"])
 def test_a_name_that_the_library_calls_invalid_is_one_line(name):
-    with pytest.raises(UserError, match=f"^hf:{name}: no repository .*check the spelling of hf:OWNER/REPOSITORY$"):
+    with pytest.raises(
+        UserError, match=f"^hf:{name}: not a valid name of a repository .*check the spelling of hf:OWNER/REPOSITORY$"
+    ):
         download.download_from_hub(name, "model.safetensors", "http://127.0.0.1:9")
-    with pytest.raises(UserError, match="no repository"):
-        find_sibling_file(f"hf:{name}", "config.json", is_asked=False)
+    with pytest.raises(UserError, match="not a valid name of a repository"):
+        find_sibling_file(f"hf:{name}", "config.json", may_download=False)
 
 
 def keep(folder, content: bytes, digest: str):

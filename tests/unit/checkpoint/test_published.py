@@ -125,7 +125,7 @@ def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, monkey
 
 def test_a_digest_may_follow_the_name(hub, weights):
     (notice,) = read_weights(NAME).notices
-    assert f"its SHA-256 {digest(weights)} was not checked: add #sha256=... after it" in notice
+    assert f"its SHA-256 {digest(weights)} was not checked; add #sha256=... to its name" in notice
     assert read_weights(f"{NAME}#sha256={digest(weights)}").notices == ()
     with pytest.raises(UserError, match="its SHA-256 is .*, expected 1111"):
         read_weights(f"{NAME}#sha256={'1' * 64}")
@@ -231,9 +231,9 @@ def test_modelscope_is_another_source_with_the_files_beside(weights, tmp_path, m
             found = read_weights(f"ms:AI/vit#sha256={digest(weights)}")
             np.testing.assert_array_equal(found.state["a"], np.arange(50_000.0))
         assert server.requests == ["/models/AI/vit/resolve/master/model.safetensors", "/stored/1"]
-        assert find_sibling_file("ms:AI/vit", "config.json", is_asked=False) == (None, "")
-        beside, _ = find_sibling_file("ms:AI/vit", "config.json", is_asked=True)
+        assert find_sibling_file("ms:AI/vit", "config.json", may_download=False) == (None, "")
+        beside, _ = find_sibling_file("ms:AI/vit", "config.json", may_download=True)
         assert json.loads(beside.read_text()) == {"architecture": "vit"}
-        assert find_sibling_file("ms:AI/vit", "config.json", is_asked=False) == (beside, "")
+        assert find_sibling_file("ms:AI/vit", "config.json", may_download=False) == (beside, "")
         with pytest.raises(UserError, match="ms-none/resolve/master/model.safetensors cannot be fetched: .*404"):
             read_weights("ms:AI/ms-none")

@@ -1,4 +1,4 @@
-"""Files of ``paddle.save`` are read as they were written; what else a pickle can ask for is rejected, and never done."""
+"""Files of ``paddle.save`` are read as they were written; everything else in a pickle is rejected."""
 
 import argparse
 import builtins

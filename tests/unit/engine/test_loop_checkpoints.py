@@ -114,7 +114,7 @@ def test_updates_that_the_device_judges_are_those_that_the_host_judges(tmp_path)
     for on_host in (True, False):
         trainer = build(tmp_path / str(on_host), "-epochs=1", "TRAIN.MODEL_EMA", "True")
         trainer.prepare_training()
-        trainer.updater.on_host = on_host
+        trainer.train_step.on_host = on_host
         trainer.train()
         averages = trainer.ema.state_dict()
         results.append([tensor.numpy() for tensor in (*trainer.model.state_dict().values(), *averages.values())])

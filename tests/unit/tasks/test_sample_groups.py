@@ -37,7 +37,7 @@ def test_a_heading_of_the_command_s_tables_is_found_in_the_first_that_has_it(tmp
     truth = written(tmp_path, "name,class\n1,0\n2,0\n3,1\n4,1\n", "truth.csv")
     results = written(tmp_path, "name,class,video\n4,1,w\n3,1,v\n2,0,v\n1,0,v\n", "results.csv")
     found = read_groups("video", NAMES, "data", None, [truth, results])
-    assert found.names.tolist() == ["v", "v", "v", "w"] and found.plain() == {
+    assert found.names.tolist() == ["v", "v", "v", "w"] and found.to_dict() == {
         "by": "video",
         "number": 2,
         "source": results,

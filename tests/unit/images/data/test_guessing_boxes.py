@@ -189,4 +189,4 @@ def test_data_of_another_task_are_refused_with_the_names_of_those_that_fit(tmp_p
         with pytest.raises(UserError) as refused:
             dataset_class(config, contract)
         assert fitting in str(refused.value)
-        assert ("coco" in str(refused.value).partition("take ")[2]) == (task == "detection")
+        assert ("coco" in str(refused.value).partition("one of ")[2]) == (task == "detection")

@@ -32,7 +32,7 @@ def test_a_checkpoint_that_is_not_there(way, output, tmp_path):
     images = [PLAIN, "-dataset=folder", f"-data_path={tmp_path / 'no data'}"]  # which would be looked at later
     message = refused(f"-output={output}", *images, *flags(way, tmp_path / "none"))
     assert str(tmp_path / "none") in message
-    assert "nothing there" in message or "does not exist" in message or "no weights at" in message
+    assert "no such file or folder" in message or "does not exist" in message or "no weights at" in message
     assert contents(output) == {}
 
 

@@ -342,7 +342,7 @@ def test_formats_that_are_not_read_are_named(tmp_path, extension):
 @pytest.mark.parametrize("content", [{"epoch": 3}, {}, [1, 2], 5, {"model": {"lr": 0.1}}])
 def test_a_file_without_arrays_is_refused(tmp_path, content):
     (tmp_path / "empty.pdparams").write_bytes(pickle.dumps(content, 4))
-    with pytest.raises(UserError, match="empty.pdparams holds"):
+    with pytest.raises(UserError, match="empty.pdparams contains"):
         read_state(tmp_path / "empty")
 
 

@@ -219,10 +219,10 @@ def test_a_named_damaged_checkpoint_gives_way_to_the_good_one_beside_it(tmp_path
 
 
 def test_nothing_usable_is_the_users_to_mend(tmp_path, model):
-    with pytest.raises(UserError, match="nothing there"):
+    with pytest.raises(UserError, match="no such file or folder"):
         checkpoints.resolve(str(tmp_path / "typo"), tmp_path, print)
     for impossible in ("x" * 5000, "null\0byte", "~nobody/run", "/no/such\nfolder"):
-        with pytest.raises(UserError, match="^-resume=.*: nothing there"):
+        with pytest.raises(UserError, match="^-resume=.*: no such file or folder"):
             checkpoints.resolve(impossible, tmp_path, print)
     damage(save(tmp_path / "only", 1, model) / "state.json", "missing")
     with pytest.raises(UserError, match="damaged"):

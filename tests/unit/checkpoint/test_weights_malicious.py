@@ -121,7 +121,7 @@ def test_the_hand_made_file_is_a_right_one(tmp_path):
         (tensor(storage(count=3), shape=(3,)), "16 bytes where 3 numbers"),
         (tensor(storage(key="1")), "archive/data/1"),
         (tensor(storage(key="../../etc/passwd")), "is damaged"),
-        (tensor(storage(kind="ComplexFloatStorage")), "asks for 'torch.ComplexFloatStorage'"),
+        (tensor(storage(kind="ComplexFloatStorage")), "it names 'torch.ComplexFloatStorage'"),
         (tensor(b"K\x01"), "in a place where none belongs"),
     ],
 )

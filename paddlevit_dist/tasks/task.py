@@ -295,7 +295,7 @@ class Task:
         Raises:
             UserError: the task does not support recomputation.
         """
-        raise UserError(f"TRAIN.RECOMPUTE: task {self.config.TASK} cannot recompute; remove -recompute")
+        raise UserError(f"TRAIN.RECOMPUTE: task {self.config.TASK} cannot recompute; remove TRAIN.RECOMPUTE")
 
     def expected_losses(self) -> dict[str, float]:
         """Return the loss terms of an untrained model, which prefers no class, by name; for ``doctor``."""

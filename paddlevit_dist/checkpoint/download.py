@@ -329,9 +329,8 @@ def _request(address: str) -> urllib.request.Request:
 @contextlib.contextmanager
 def _open(address: str) -> Iterator[Any]:
     try:
-        opener = urllib.request.build_opener(
-            _RedirectHandler
-        )  # built for each request, because it reads the proxy variables
+        # Built for each request, because it reads the proxy variables.
+        opener = urllib.request.build_opener(_RedirectHandler)
         response = opener.open(_request(address), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         reason = shorten(error.reason, 200)

@@ -217,9 +217,8 @@ def _in_our_names_and_layout(
     targets = model.state_dict()
     states = rename_states(weights.state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
     states = {owner: _rename_norms_like(targets, state) for owner, state in states.items()}
-    owner = max(
-        states, key=lambda owner: sum(name in targets for name in states[owner])
-    )  # the first of equals: timm's, which are the model's
+    # The first of equals: timm's names, which are the model's.
+    owner = max(states, key=lambda owner: sum(name in targets for name in states[owner]))
     state = states[owner]
     notices = as_model(model).list_source_notices(owner, state)
 

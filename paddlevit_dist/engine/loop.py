@@ -203,9 +203,8 @@ class TrainingLoop:
         self._update_saved = self._run.schedule.update
 
     def _share_statistics(self) -> None:
-        broadcast_statistics(
-            self._run.model
-        )  # with "local", ranks have different ones; Paddle's sync ones differ with rows per rank
+        # With "local", ranks have different statistics; Paddle's synchronized ones differ with the rows per rank.
+        broadcast_statistics(self._run.model)
 
     def _stop(self) -> NoReturn:
         """Save the state unless a checkpoint already has it, then end the run.

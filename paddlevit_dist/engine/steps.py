@@ -280,9 +280,8 @@ class TrainStep:
         self._meet(True)
         total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
         total = all_reduce_sum(total)
-        total = paddle.where(total > 0, total, paddle.ones_like(total)).astype(
-            "float32"
-        )  # class weights may sum to less than 1
+        # Not max(total, 1): class weights may sum to less than 1.
+        total = paddle.where(total > 0, total, paddle.ones_like(total)).astype("float32")
         return {name: total[position] for position, name in enumerate(self.task.count_names)}
 
 

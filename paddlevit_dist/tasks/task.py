@@ -53,8 +53,8 @@ class Task:
     count_names: tuple[str, ...] = ()
     #: whether ``train_step`` itself communicates with the other ranks; then every rank must make the same steps
     communicates_in_step: bool = False
-    #: keys with the values that turn off operations on a rank's whole batch, such as mixing or batch-wide losses, so
-    #: that -selftest can compare different numbers of ranks
+    #: keys with the values that turn off random draws of each rank and losses over a rank's whole batch, so that
+    #: -selftest can compare different numbers of ranks
     rank_local_options: Mapping[str, Any] = {}
     #: default of TRAIN.BATCH_NORM: "sync" or "local"
     batch_norm: str = "local"

@@ -61,15 +61,15 @@ def _exchange() -> None:
     channel = get_channel()
     if signals.stop_reason() is not None and not _group.has_sent_stop:
         _group.has_sent_stop = True
-        channel.ask(stop=True)
+        channel.send_request(stop=True)
     if signals.save_is_asked() and not world.is_main():
         signals.forget_save()
-        channel.ask(stop=False)
+        channel.send_request(stop=False)
     now = time.monotonic()
     if now - _group.polled_at < _POLL_SECONDS:
         return
     _group.polled_at = now
-    stops, saves = channel.asked()
+    stops, saves = channel.count_requests()
     _group.has_received_stop = stops > 0
     if world.is_main() and saves > _group.saves_received:
         _group.saves_received = saves

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .commands.scored import ScoreReport
     from .engine.evaluation import Evaluator
-    from .engine.fused_optimizers import Found, UpdateRule
+    from .engine.fused_optimizers import MakerOrProblem, UpdateRule
     from .engine.multi_tensor import GradientList, MovingAverages
     from .engine.trainer import Trainer
     from .images.transforms.crops import TrainingTransform
@@ -159,8 +159,8 @@ class Extension:
         """Return a replacement for ``engine.multi_tensor.MovingAverages``, if any."""
         return None
 
-    def optimizer_step(self, rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> Found | None:
-        """Return a replacement for the step of all parameters in ``engine.fused_optimizers``, if any."""
+    def optimizer_step(self, rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> MakerOrProblem | None:
+        """Return a step of all parameters in place of ``engine.fused_optimizers``'s own, if there is one."""
         return None
 
     def resized_cross_entropy(

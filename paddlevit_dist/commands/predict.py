@@ -165,7 +165,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, Path(cache))
             digests = {**source.digests(), "annotations_sha256": _compute_digest(options.annotations)}
-            given = [] if options.annotations is None else task.take_ids(options.annotations, samples)
+            given = [] if options.annotations is None else task.load_annotation_ids(options.annotations, samples)
         left: Any = np.arange(0)
         if plan.is_main:
             for line in [*task.notices, *samples.notices, *given]:

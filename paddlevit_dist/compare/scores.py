@@ -54,7 +54,7 @@ def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     from ..volumes.landmarks.metrics import LandmarkMetrics
 
     metrics, sums = LandmarkMetrics(names), _join(parts, "sums")
-    return ProportionRecompute(lambda weights: metrics.bootstrap_values([sums], weights), metrics.rates([sums]))
+    return ProportionRecompute(lambda weights: metrics.bootstrap_values([sums], weights), metrics.proportions([sums]))
 
 
 def _class_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:

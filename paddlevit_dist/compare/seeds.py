@@ -151,12 +151,12 @@ def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
     Raises:
         UserError: the folder holds something else, or a group with other settings.
     """
-    from ..checkpoint.finding import another_run, holds_any
+    from ..checkpoint.finding import existing_run_error, holds_any
     from ..engine.compatibility import altering, compare, facts_from_settings, to_plain_settings
     from ..tasks.task import make_task
 
     if holds_any(Path(folder, "checkpoints")) or Path(folder, "run.json").exists():
-        raise another_run(folder)
+        raise existing_run_error(folder)
     score, more_is_better = make_task(config).best_metric
     settings = to_plain_settings(config)
     if groups.is_group(folder):

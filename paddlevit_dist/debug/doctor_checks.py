@@ -395,8 +395,8 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
     first: dict[str, float] = {}
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         started = time.perf_counter()
-        with gpu_memory.explain_memory(gpu_memory.of_training(config)):
-            outputs = training.updater(
+        with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
+            outputs = training.train_step(
                 [dict(one) for one in group], StepPosition(1, len(losses), 100), config.TRAIN.BASE_LR
             )
         means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}

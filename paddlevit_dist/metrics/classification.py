@@ -101,7 +101,7 @@ class ClassificationMetrics(Metrics):
         """
         return {**self._classify(table)(weights), **means({"loss": table[2]})(weights)}
 
-    def rates(self, table: Sequence[np.ndarray]) -> dict[str, int]:
+    def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
         """Return the number of samples of each proportion."""
         return self._classify(table).rates()
 

@@ -79,5 +79,8 @@ def test_so_are_tasks_models_and_callbacks(monkeypatch):
 
 def test_a_data_set_of_other_samples_is_refused_with_those_that_fit():
     values = settings.load(["-dataset=synthetic_rooms"]).values
-    with pytest.raises(UserError, match="synthetic_rooms holds scenes, but TASK classification reads images: take c"):
+    with pytest.raises(
+        UserError,
+        match="synthetic_rooms holds scenes, but .* reads images; set DATA.DATASET to one of c",
+    ):
         dataset_class(values, ImageDataset)

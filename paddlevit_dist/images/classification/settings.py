@@ -220,12 +220,12 @@ _INPUT = (
 
 def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set network and input of the run that the weights are from, unless the command line sets them."""
-    from ...checkpoint.content import checkpoint_in, read_about  # they need NumPy, which other commands do not
+    from ...checkpoint.content import read_about, resolve_checkpoint  # they need NumPy, which other commands do not
 
     source = values.MODEL.PRETRAINED
     if source is None or is_fetched(source):
         return []
-    stored = (read_about(str(checkpoint_in(source))) or {}).get("settings")
+    stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
     if not isinstance(stored, Mapping) or stored.get("TASK") != "classification":
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]

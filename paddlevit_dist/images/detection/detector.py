@@ -199,7 +199,7 @@ class Detector(Model):
         """The model whose weights a classifier brings."""
         return self.backbone
 
-    def classes_of_outputs(self, outputs: int) -> int:
+    def outputs_to_classes(self, outputs: int) -> int:
         """The classes of a classifier with so many outputs, of which one may be for no object."""
         return len(COCO_CATEGORIES) if outputs == self.coco_outputs else outputs - self.has_no_object
 

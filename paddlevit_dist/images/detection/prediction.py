@@ -104,7 +104,7 @@ class DetectionWriter(PredictionWriter):
         name = self._images.write(index, draw)
         return {} if name is None else {"picture": name}
 
-    def kept(self, index: int, prediction: DetectedObjects, truth: Any = None) -> dict[str, str]:
+    def summarize(self, index: int, prediction: DetectedObjects, truth: Any = None) -> dict[str, str]:
         """The lines of each file of results."""
         image_id = self.samples.dataset.image_id(index) if self._ids is None else self._ids[index]
         kinds = (BOXES,) if prediction.masks is None else (BOXES, MASKS)
@@ -122,7 +122,7 @@ class DetectionWriter(PredictionWriter):
             files: dict[str, BinaryIO] = {}
             for entry in entries:
                 any_shown = any_shown or any(row["category"] is not None for row in entry.rows or ())
-                for name, lines in (entry.kept or {}).items():
+                for name, lines in (entry.summary or {}).items():
                     if name not in files:
                         files[name] = stack.enter_context(atomic_file(self.folder / name))
                         files[name].write(b"[")

@@ -72,7 +72,7 @@ class Detection(BackboneTask):
         self._padded_side = 0  # to which training images are padded at least
         self._turned: dict[str, bool] = {}  # of each split that is open
         self._are_named = True  # the categories, by more than their numbers
-        self._given_ids: Any = None  # what ``take_ids`` has found
+        self._given_ids: Any = None  # what ``load_annotation_ids`` has found
         self._criterion: DetectionCriterion | None = None
         self.speed = SpeedMeter()
         self.model_options.update(self._own_options())
@@ -147,7 +147,7 @@ class Detection(BackboneTask):
         found = self._family.most_objects(**{**known, **self.model_options})
         return note_crowded(dataset, split, found, counted) if self.config.DATA.DATA_PATH else []  # drawn: few objects
 
-    def about_samples(self, samples: Any) -> Iterable[str]:
+    def summarize_samples(self, samples: Any) -> Iterable[str]:
         counts, names = samples.dataset.class_counts(), self.class_names
         width = max(map(len, [*names, "category"]))
         return [
@@ -422,7 +422,7 @@ class Detection(BackboneTask):
 
         return self.new_images(inputs, cache_folder, DetectionInput(evaluation_transform(self.config)))
 
-    def take_ids(self, annotations: str, samples: InputSamples) -> list[str]:
+    def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
         from .prediction import ids_in
 
         if not self._are_named:

@@ -108,7 +108,7 @@ class ImageSegmentation(BackboneTask):
         if is_training:
             self.replace_unreadable(samples)
         else:
-            samples.protocol = self.protocol_line()
+            samples.eval_protocol = self.protocol_line()
         return samples
 
     def dataset_signature(self, samples: Any) -> dict[str, Any]:

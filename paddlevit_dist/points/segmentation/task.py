@@ -66,7 +66,7 @@ class PointSamples(SceneSamples):
     notices: Sequence[str] = ()
     flips: bool = False
     in_fragments: bool = False
-    protocol: str = ""
+    eval_protocol: str = ""
 
     def voxelize(self, scene: Scene) -> PointSample:
         """Return the sample of a scene to which all steps have been applied."""

@@ -368,7 +368,7 @@ def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
     writer = DetectionWriter(tmp_path, samples, ["hat", "cup"], [2, 5], 0.5)
 
     def entry(index, one):
-        return PredictionRecord(index, [], kept=writer.kept(index, one))
+        return PredictionRecord(index, [], summary=writer.summarize(index, one))
 
     writer.finish([entry(index, one) for index, one in enumerate(found.values())])
     for kind, name in (("bbox", "results.json"), ("segm", "results_masks.json")):

@@ -24,8 +24,8 @@ from paddlevit_dist.settings import EXAMPLE, load
         (
             "TO_STATIC True -recompute",
             (
-                "TO_STATIC True (word) and TRAIN.RECOMPUTE True (-recompute): a compiled model keeps what its backward "
-                "pass needs; keep one"
+                "TO_STATIC True (word) and TRAIN.RECOMPUTE True (-recompute): a compiled model stores all activations "
+                "for its backward pass; set one of them to False"
             ),
         ),
         (
@@ -73,7 +73,7 @@ from paddlevit_dist.settings import EXAMPLE, load
         ),
         (
             "-eval",
-            "EVAL True (-eval): random weights are never evaluated: name a checkpoint with -pretrained=PATH",
+            "EVAL True (-eval): random weights are never evaluated; name a checkpoint with -pretrained=PATH",
         ),
         (
             "-eval -pretrained=a -resume=b",

@@ -180,7 +180,7 @@ class Detr(QueryDetector):
     def published_classes(self, classes: int) -> list[str] | None:
         return key_names.published_names(0, classes - 1) if classes == key_names.DETR_OUTPUTS - 1 else None
 
-    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         return (
             [key_names.ROWS_TAKEN] if self.classifier_layers[0] in {name.rpartition(".")[0] for name in names} else []
         )

@@ -328,7 +328,7 @@ class MaskRCNN(Detector):
     def published_classes(self, classes: int) -> list[str] | None:
         return key_names.published_names(1, classes) if classes == key_names.TORCHVISION_OUTPUTS - 1 else None
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
         return key_names.notices_of_torchvision(state) if owner == "torchvision" else []
 
     def no_weight_decay(self) -> tuple[str, ...]:

@@ -239,7 +239,7 @@ class RtDetr(QueryDetector):
     def published_classes(self, classes: int) -> list[str] | None:
         return key_names.names_of_objects365(classes)
 
-    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         return [key_names.OBJECTS365_TAKEN] if any(name.startswith("enc_score_head.") for name in names) else []
 
     def recomputed_layers(self) -> list[nn.Layer]:

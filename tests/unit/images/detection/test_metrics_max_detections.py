@@ -175,7 +175,7 @@ def test_a_line_says_how_many_images_have_too_many_objects(full_image, tmp_path)
         config.load([*small_detections.SHAPES, *words, "-max_detections=200", "MODEL.NUM_QUERIES", "200"]).values
     )
     assert not [line for line in enough.build_dataset("val", tmp_path).notices if "more objects" in line]
-    assert [*task.about_samples(train)] == [
+    assert [*task.summarize_samples(train)] == [
         "category   objects    images",
         "dog              9         1",
         "cat            117         2",

@@ -50,7 +50,8 @@ def annotations_in(folder, images=("y/1.png", "x/1.png", "x/2.png"), categories=
 def written(task, samples, folder):
     writer = task.prediction_writer(folder, samples)
     entries = [
-        PredictionRecord(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in range(len(samples))
+        PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, FOUND))
+        for index in range(len(samples))
     ]
     lines = writer.finish(entries)
     return json.loads((folder / "results.json").read_text()), lines
@@ -69,12 +70,12 @@ def test_numbers_in_place_of_names_are_no_names(opened, tmp_path):
     results, _ = written(task, samples, tmp_path)
     assert all("file_name" in one and "category_name" not in one for one in results)
     with pytest.raises(UserError, match="do not name their classes: add -class_names"):
-        task.take_ids(annotations_in(tmp_path), samples)
+        task.load_annotation_ids(annotations_in(tmp_path), samples)
 
 
 def test_ids_are_taken_from_annotations_by_names(opened, tmp_path):
     task, samples = opened
-    lines = task.take_ids(annotations_in(tmp_path), samples)
+    lines = task.load_annotation_ids(annotations_in(tmp_path), samples)
     assert len(lines) == 1 and lines[0].endswith("2 images and 3 of 3 categories found by name")
     results, said = written(task, samples, tmp_path)
     assert [one["image_id"] for one in results] == 3 * ["i1"] + 3 * ["i0"]
@@ -84,7 +85,7 @@ def test_ids_are_taken_from_annotations_by_names(opened, tmp_path):
 
 def test_boxes_of_categories_that_annotations_do_not_have_are_in_no_file_of_results(opened, tmp_path):
     task, samples = opened
-    _, note = task.take_ids(annotations_in(tmp_path, categories=("dog", "owl")), samples)
+    _, note = task.load_annotation_ids(annotations_in(tmp_path, categories=("dog", "owl")), samples)
     assert "does not have cat" in note
     results, _ = written(task, samples, tmp_path)
     assert [one["category_id"] for one in results] == 2 * [20, 10]
@@ -94,12 +95,12 @@ def test_of_two_categories_of_one_name_the_learned_id_decides(settings, opened, 
     task, samples = make_task(settings), opened[1]
     task.load_meta(CheckpointMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 30]}))
     file = annotations_in(tmp_path, categories=("cat", "dog", "dog"))
-    task.take_ids(file, samples)
+    task.load_annotation_ids(file, samples)
     results, _ = written(task, samples, tmp_path)
     assert [one["category_id"] for one in results[:2]] == [10, 30]
     task.load_meta(CheckpointMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 5]}))
     with pytest.raises(UserError, match="dog can be several categories"):
-        task.take_ids(file, samples)
+        task.load_annotation_ids(file, samples)
 
 
 @pytest.mark.parametrize(
@@ -113,5 +114,5 @@ def test_of_two_categories_of_one_name_the_learned_id_decides(settings, opened, 
 )
 def test_annotations_of_something_else_are_refused(opened, tmp_path, images, categories, part):
     with pytest.raises(UserError, match=part) as error:
-        opened[0].take_ids(annotations_in(tmp_path, images, categories), opened[1])
+        opened[0].load_annotation_ids(annotations_in(tmp_path, images, categories), opened[1])
     assert "\n" not in str(error.value) and str(error.value).startswith("predict -annotations: ")

@@ -211,7 +211,7 @@ def test_images_and_results_of_a_prediction(tmp_path):
     rows = [writer.write(index, FOUND) for index in (0, 1)]
     assert rows == [{"picture": "pictures/5.jpg"}, {"picture": "pictures/6.jpg"}]
     lines = writer.finish(
-        [PredictionRecord(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in (0, 1)]
+        [PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, FOUND)) for index in (0, 1)]
     )
     results = json.loads((tmp_path / "results.json").read_text())
     assert [entry["image_id"] for entry in results] == [5, 5, 5, 6, 6, 6]

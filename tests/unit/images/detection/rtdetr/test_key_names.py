@@ -7,7 +7,7 @@ import pytest
 from support.processes import ROOT
 
 from paddlevit_dist.checkpoint.published import find_published_detectors
-from paddlevit_dist.checkpoint.weights import given_weights
+from paddlevit_dist.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.images.detection.rtdetr import key_names
 from paddlevit_dist.images.detection.variants import RTDETR
 
@@ -136,12 +136,12 @@ def test_of_an_authors_checkpoint_the_average_is_taken():
         "model": {"a.weight": np.zeros(2)},
         "last_epoch": 5,
     }
-    weights = given_weights(state)
+    weights = weights_from_mapping(state)
     assert weights.state["a.weight"].all()
     assert weights.notices == (
-        "'ema' of the source was taken; it also has 'model' (MODEL.PRETRAINED_PART model, or -part=model of convert and export, takes another)",
+        "'ema' of the source was used; it also has 'model' (MODEL.PRETRAINED_PART model, or -part=model of convert and export, selects another)",
     )
-    assert not given_weights(state, part="model").state["a.weight"].any()
+    assert not weights_from_mapping(state, part="model").state["a.weight"].any()
 
 
 def test_heads_for_objects365_are_those_of_cocos_categories_by_name():

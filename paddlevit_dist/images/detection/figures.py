@@ -19,7 +19,7 @@ from .evaluation.accumulation import (
     MatchTable,
     accumulate,
 )
-from .evaluation.images import ImageQuality, quality
+from .evaluation.images import ImageQuality, compute_image_quality
 
 _SHOWN = 12  # images of the gallery
 _MOST_CURVES = 8
@@ -58,7 +58,7 @@ class DetectionRecord(NamedTuple):
             truth: its annotations.
             least_score: detections with a lower score are confused with nothing.
         """
-        found, ignored = ((bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.found, table.ignored))
+        found, ignored = ((bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.true_positives, table.ignored))
         true_labels = truth.labels[~truth.is_crowd].astype(np.uint16)
         taken = pairs(truth, detections, len(table.totals), least_score)
         return cls(table.labels, table.scores.astype(np.float32), found, ignored, true_labels, taken)
@@ -95,12 +95,12 @@ def detection_figures(
     """
     table = join_tables([record for _, record in records], len(names))
     accumulated = accumulate(table, max_detections)
-    went = quality(table, least_score)
+    went = compute_image_quality(table, least_score)
     matrix = confusion([record.pairs for _, record in records], len(names))
     indices = [index for index, _ in records]
     return [
         *_hardest(
-            samples, [(indices[place], place) for place in went.hardest(_SHOWN)], went, names, least_score, predict
+            samples, [(indices[place], place) for place in went.find_hardest(_SHOWN)], went, names, least_score, predict
         ),
         *_curves(accumulated, table, names),
         _categories(accumulated, table, matrix, names, least_score),
@@ -176,7 +176,7 @@ def _choice(table: MatchTable, least_score: float) -> list[Figure]:
     """Say what another least score would give."""
     lines: list[tuple[float, float, float]] = []
     for score in _THRESHOLDS:
-        went = quality(table, float(score))
+        went = compute_image_quality(table, float(score))
         right, wrong, missed = (int(part.sum()) for part in went[:3])
         if right + missed == 0:
             return []

@@ -19,8 +19,8 @@ from .evaluation.accumulation import (
     accumulate,
     resolve_detection_limits,
 )
-from .evaluation.images import image_columns
-from .evaluation.matching import CandidateDetections, ImageMasks, match, match_found
+from .evaluation.images import build_image_columns
+from .evaluation.matching import CandidateDetections, ImageMasks, match, match_detections
 from .evaluation.resampling import DetectionCurves, named_scores
 
 _OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
@@ -81,7 +81,7 @@ class DetectionMetrics(Metrics):
         if self._masks is not None and size is not None:
             masks = _get_masks(image_id, truth, detections, size)
             found = CandidateDetections(masks, detections.scores, detections.labels)
-            self._masks.add(match_found(image_id, truth, found, len(self.class_names), self.limits))
+            self._masks.add(match_detections(image_id, truth, found, len(self.class_names), self.limits))
         self._image_ids.append(image_id)
         self.state["images"] += 1
         self.state["detections"] += len(detections.scores)
@@ -106,8 +106,8 @@ class DetectionMetrics(Metrics):
         return values
 
     def _accumulated(self, tables: GrowingTable, prefix: str) -> AccumulatedResults:
-        gathered = all_gather(tables.joined().packed())
-        table = MatchTable.joined([MatchTable.unpacked(packed) for packed in gathered])
+        gathered = all_gather(tables.joined().pack())
+        table = MatchTable.joined([MatchTable.unpack(packed) for packed in gathered])
         if self.images is not None and len(table.image_ids) != self.images:
             raise RuntimeError(f"{len(table.image_ids):,} images were evaluated of {self.images:,}")
         self.joined_tables[prefix] = table
@@ -146,10 +146,10 @@ class DetectionMetrics(Metrics):
         return SampleTable("boxes", self.class_names, {"ids": table[0], "limits": np.array(self.limits), **named})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """See ``image_columns``."""
+        """See ``build_image_columns``."""
         values: dict[str, Sequence[Any]] = {}
         for prefix, (curves, places) in self._curves_and_places(table[0]).items():
-            of_all = image_columns(self.joined_tables[prefix], curves, self.class_names, self.least_score)
+            of_all = build_image_columns(self.joined_tables[prefix], curves, self.class_names, self.least_score)
             values.update({f"{prefix}{name}": [column[place] for place in places] for name, column in of_all.items()})
         return values
 

@@ -34,7 +34,7 @@ from .data.samples import (
     open_samples,
     passes,
 )
-from .data.transforms import batch_side, evaluation_transform, export_size
+from .data.transforms import batch_side, build_evaluation_transform, export_size
 from .detections import DetectedObjects, SpeedMeter, boxes_to_corners
 from .detector import (
     COCO_CATEGORIES,
@@ -233,7 +233,7 @@ class Detection(BackboneTask):
         from .drawing import in_cell
         from .prediction import DetectionInput
 
-        transform = DetectionInput(evaluation_transform(self.config))
+        transform = DetectionInput(build_evaluation_transform(self.config))
         drawn = []
         for index in indices:
             stored, annotations = samples.dataset.read(index)
@@ -420,7 +420,7 @@ class Detection(BackboneTask):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         from .prediction import DetectionInput
 
-        return self.new_images(inputs, cache_folder, DetectionInput(evaluation_transform(self.config)))
+        return self.new_images(inputs, cache_folder, DetectionInput(build_evaluation_transform(self.config)))
 
     def take_ids(self, annotations: str, samples: InputSamples) -> list[str]:
         from .prediction import ids_in

@@ -54,12 +54,12 @@ def test_the_hardest_images():
         match(8, truth(), right, 3),
         match(9, truth((0, 0, 10, 10, 0, 1)), right, 3),  # one lies in the crowd
     ]
-    quality = figures.quality(MatchTable.joined(tables), 0.5)
+    quality = figures.compute_image_quality(MatchTable.joined(tables), 0.5)
     assert quality.right.tolist() == [2, 1, 0, 0, 0, 0]
     assert quality.wrong.tolist() == [0, 0, 0, 0, 2, 1]
     assert quality.missed.tolist() == [0, 1, 2, 0, 0, 0]
     assert np.allclose(quality.f1, [1, 2 / 3, 0, 1, 0, 0])
-    assert quality.hardest(10).tolist() == [2, 4, 5, 1] and quality.hardest(2).tolist() == [2, 4]
+    assert quality.find_hardest(10).tolist() == [2, 4, 5, 1] and quality.find_hardest(2).tolist() == [2, 4]
 
 
 def test_curves_are_those_of_pycocotools():

@@ -127,4 +127,4 @@ def test_what_a_rank_keeps_and_sends_is_bounded():
     kept = pickle.dumps(metrics)
     assert len(kept) < 300 * 5_000
     table = MatchTable.joined([metrics.update(10_000 + number, truth, many) for number in range(300)])
-    assert len(pickle.dumps(table.packed())) <= 300_000
+    assert len(pickle.dumps(table.pack())) <= 300_000

@@ -162,14 +162,14 @@ def test_a_line_says_how_many_images_have_too_many_objects(full_image, tmp_path)
     task = make_task(config.load([*small_detections.SHAPES, *words]).values)
     train, val = (task.build_dataset(split, tmp_path) for split in ("train", "val"))
     said = (
-        "1 of 3 {} images with more objects than the 90 that the model finds in one (MODEL.NUM_QUERIES), up to 123: 33 "
-        "objects are too many"
+        "1 of 3 {} images with more objects than the 90 that the model detects in an image (MODEL.NUM_QUERIES), up to "
+        "123: 33 objects exceed this limit"
     )
     assert [line for line in train.notices if "more objects" in line] == [said.format("train")]
     assert [line for line in val.notices if "more objects" in line] == [
         said.format("val"),
-        "1 of 3 val images with more objects of a category than the 100 detections that count (-max_detections), up to "
-        "115: 15 objects are too many",
+        "1 of 3 val images with more objects of a category than the 100 counted detections (-max_detections), up to "
+        "115: 15 objects exceed this limit",
     ]
     enough = make_task(
         config.load([*small_detections.SHAPES, *words, "-max_detections=200", "MODEL.NUM_QUERIES", "200"]).values

@@ -98,7 +98,7 @@ def test_masks_are_matched_by_names_too(evaluate):
 def test_capitals_are_told(evaluate):
     expected, _ = evaluate(ANNOTATIONS, RESULTS)
     said, _ = evaluate(ANNOTATIONS, renumbered(names={5: "Cup", 2: "hat"}))
-    assert said["stats"] == expected["stats"] and said["protocol"][-1].endswith("spelled otherwise: Cup for cup")
+    assert said["stats"] == expected["stats"] and said["protocol"][-1].endswith("spelled differently: Cup for cup")
 
 
 def test_one_kind_of_names_is_enough(evaluate):
@@ -116,18 +116,18 @@ def test_what_annotations_do_not_name_goes_by_ids_and_is_told(evaluate):
         del image["file_name"]
     named = [dict(result, file_name="z.png") for result in RESULTS]
     said, told = evaluate(without, named)
-    assert said["stats"] == expected["stats"] and "image_id decides, since" in told
+    assert said["stats"] == expected["stats"] and "images are matched by image_id, since" in told
     for category in without["categories"]:
         del category["name"]
     said, told = evaluate(without, [dict(result, category_name="mug") for result in named])
-    assert said["stats"] == expected["stats"] and "category_id decides, since" in told
+    assert said["stats"] == expected["stats"] and "categories are matched by category_id, since" in told
 
 
 def test_categories_that_annotations_do_not_have_are_left_out_by_name(evaluate):
     results = [*renumbered(), dict(renumbered()[0], category_name="spoon")]
     said, told = evaluate(ANNOTATIONS, results)
     assert said["stats"] == evaluate(ANNOTATIONS, RESULTS)[0]["stats"]
-    assert "1 result of categories that are not listed, as spoon: left out" in told
+    assert "1 result of unlisted categories, such as spoon, ignored" in told
     assert "2 of the 3 categories of the results" in said["protocol"][-1]
 
 

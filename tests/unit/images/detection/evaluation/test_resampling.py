@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, CandidateDetections, match_found
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, CandidateDetections, match_detections
 from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves
 from paddlevit_dist.intervals import bootstrap
 
@@ -31,7 +31,7 @@ def make_tables(images: int, seed: int, decimals: int | None = None) -> list[Mat
             scores = np.round(scores, decimals) + 1e-6 * np.arange(len(found))
         found_labels = np.concatenate([labels[near], generator.integers(0, CLASSES, others)])
         image_id = 10 + 3 * number if number % 2 else 10_000 - number  # other than their order
-        tables.append(match_found(image_id, truth, CandidateDetections(found, scores, found_labels), CLASSES))
+        tables.append(match_detections(image_id, truth, CandidateDetections(found, scores, found_labels), CLASSES))
     return tables
 
 

@@ -100,7 +100,7 @@ def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
                 tables.append(table._replace(image_ids=np.arange(before, before + len(table.image_ids))))
                 before += len(table.image_ids)
             joined = accumulation.MatchTable.joined(tables)
-            curves[prefix] = resampling.DetectionCurves.of(joined, limits[0]), np.concatenate(places)
+            curves[prefix] = resampling.DetectionCurves.from_table(joined, limits[0]), np.concatenate(places)
     return functools.partial(resampling.named_scores, curves, names)
 
 

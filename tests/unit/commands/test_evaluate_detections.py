@@ -275,7 +275,7 @@ def test_results_that_cannot_be_used_are_refused(evaluate, path, value, message)
 
 @pytest.mark.parametrize("annotations, results, message", [
     (ANNOTATIONS, {"results": RESULTS}, "results.json: expected a list of results, found an object"),
-    (RESULTS, ANNOTATIONS, "is a list, as files of results are"),
+    (RESULTS, ANNOTATIONS, "is a list, as in files of results"),
     ("", RESULTS, "annotations.json is not JSON"),
     (json.dumps(ANNOTATIONS)[:-20], RESULTS, "annotations.json is not JSON"),
     (ANNOTATIONS, json.dumps(RESULTS)[:-20], "results.json is not JSON"),
@@ -329,7 +329,7 @@ def test_corners_and_shares_are_not_taken_for_sides(evaluate):
         assert evaluate(dataset, found)[0]["stats"][0] == pytest.approx(1.0)
         with pytest.raises(UserError, match=r"results.json: bbox is x, y, width, height .* look like corners"):
             evaluate(dataset, [{**one, "bbox": as_corners(one["bbox"])} for one in found])
-        with pytest.raises(UserError, match="all of the 10 are shares of the images"):
+        with pytest.raises(UserError, match="all of the 10 are fractions of the images"):
             shares = (np.array(boxes) / 480).tolist()
             evaluate(dataset, [{**one, "bbox": share} for one, share in zip(found, shares)])
 

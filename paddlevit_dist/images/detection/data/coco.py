@@ -281,7 +281,7 @@ def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str]
     objects["area"] = np.where(np.isnan(areas), objects["box"][:, 2:].prod(axis=1), areas)
     for field, column in zip(("id", "label", "is_crowd", "bytes", "start"), coco.columns()):
         objects[field] = column
-    objects, owners = objects[coco.kept], np.array(coco.owners)[coco.kept]
+    objects, owners = objects[coco.has_owner], np.array(coco.owners)[coco.has_owner]
     _check_boxes(coco, objects, images[owners])
     has_masks = bool((objects["bytes"] > 0).any())
     if has_masks:

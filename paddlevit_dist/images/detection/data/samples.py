@@ -289,10 +289,9 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
         noise: generator of their denoising queries.
 
     Returns:
-        ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width without padding.
-        For training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64
-        (N, M), padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with noise the
-            arrays of
+        ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width without padding. For
+        training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64 (N, M),
+        padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with noise the arrays of
         ``ContrastiveNoise.collate``. For an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64
         (N, 2), height and width of the stored images; ``seconds`` spent reading them.
 

@@ -87,8 +87,7 @@ class Voc(IndexedDetectionImages):
             chosen: name of another list, such as "trainval".
             turned: whether boxes refer to the images after their EXIF rotation; None: only if no file gives a size.
             corners: ``PIXELS``: corners count pixels from 1 and are inside the box, as in VOC's rules; ``EDGES``: they
-                are
-                distances from the image's edges.
+                are distances from the image's edges.
 
         Raises:
             UserError: the folder has another layout, a file is missing, or a file is not in VOC's format.

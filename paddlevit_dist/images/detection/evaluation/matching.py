@@ -2,8 +2,8 @@
 
 In each class and area range, detections are processed by falling score. Each takes the unmatched annotation with the
 largest IoU; of equal ones, the last. Annotations that cannot count (crowds, areas out of range) come after those that
-can, and a crowd may be matched many times. A detection that matches such an annotation, or that matches none and is
-out of range itself, counts as neither true nor false.
+can, and a crowd may be matched many times. A detection that matches such an annotation, or that matches none and is out
+of range itself, counts as neither true nor false.
 
 pycocotools stores the id of the match, with 0 for none, so that a detection matched to an annotation of id 0 counts as
 wrong. Here ids do not matter.
@@ -19,7 +19,7 @@ import numpy as np
 from ....runtime.compiled import compiled
 from ....runtime.errors import UserError
 from ...run_lengths import ManyRuns
-from ..detections import DetectedObjects, as_written
+from ..detections import DetectedObjects, corners_to_boxes
 from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
 _MOST_CLASSES = 1 << 16
@@ -83,7 +83,7 @@ def match(
     max_detections: Sequence[int] = MAX_DETECTIONS,
 ) -> MatchTable:
     """Match the detections of one image by the IoU of boxes; all values must be finite."""
-    candidates = CandidateDetections(as_written(detections.boxes), detections.scores, detections.labels)
+    candidates = CandidateDetections(corners_to_boxes(detections.boxes), detections.scores, detections.labels)
     return match_detections(image_id, truth, candidates, num_classes, max_detections)
 
 

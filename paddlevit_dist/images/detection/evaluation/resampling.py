@@ -1,7 +1,7 @@
 """COCO's numbers for bootstrap draws of the images.
 
-A draw may contain an image several times or not at all. The numbers are exact: each equals what an annotation file
-with that many copies of each image would give.
+A draw may contain an image several times or not at all. The numbers are exact: each equals what an annotation file with
+that many copies of each image would give.
 
 A draw changes how often a detection counts, but neither the matches nor the order of the scores, so rows are sorted
 once. Precision is computed at true positives only: they are few, and it falls between two of them. Copies of a
@@ -47,7 +47,7 @@ class DetectionCurves(NamedTuple):
     max_detections: tuple[int, ...]
 
     @classmethod
-    def of(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "DetectionCurves":
+    def from_table(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "DetectionCurves":
         """Build the curves of all images of a table that was matched with these ``max_detections``."""
         num_classes, areas, steps = len(table.totals), len(AREA_RANGES), len(IOU_THRESHOLDS)
         order = np.lexsort((-table.scores.astype(np.float64), table.labels))  # stable: ties by image

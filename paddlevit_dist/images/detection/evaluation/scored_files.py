@@ -97,13 +97,13 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
             where.
 
     """
-    coco = CocoFile(os.fspath(path), takes_texts=True)
+    coco = CocoFile(os.fspath(path), allows_text_ids=True)
     if coco.federated:
         advice = "COCO's rules count unchecked objects as wrong, so score it with LVIS's tools (lvis-api)"
         raise UserError(
             f"{coco.file}: image {coco.federated[0]!r} was not checked for every category, as in LVIS: {advice}"
         )
-    image_ids, usable = in_order(coco.positions), np.flatnonzero(coco.kept)
+    image_ids, usable = in_order(coco.positions), np.flatnonzero(coco.has_owner)
     places = [coco.positions[image_id] for image_id in image_ids]  # in the file, of the images in order
     images = np.argsort(places)[np.array(coco.owners)[usable]] if len(usable) else usable
     order = usable[np.argsort(images, kind="stable")]
@@ -207,8 +207,7 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
 
     Results refer to images and categories by name if they have names, else by id. As in COCO's tools, the first result
     decides for all: if it has a box, boxes are compared unchanged, missing masks are drawn from boxes, and areas are
-    the
-    areas of boxes; else boxes are drawn around masks, and areas are pixels.
+    the areas of boxes; else boxes are drawn around masks, and areas are pixels.
 
     Args:
         path: path of the file.

@@ -101,7 +101,7 @@ def test_a_run_scores_with_300_detections_as_pycocotools_says_and_its_line_says_
         assert values[name] == value, name
     line = metrics.summary(values)
     assert f"AR_300 {expected[8]:.4f}" in line
-    assert "(300 detections of an image and category, COCO's numbers are of 100)" in line
+    assert "(300 detections per image and category, COCO uses 100)" in line
     drawn = metrics.bootstrap_values(metrics.per_sample(), np.ones((1, 2)))
     assert drawn["AR_300"][0] == pytest.approx(expected[8]) and drawn["AP"][0] == pytest.approx(expected[0])
     assert "AR_300" in metrics.columns(metrics.per_sample())

@@ -86,15 +86,23 @@ ODD = {
     "two objects of one id": ([annotation(1, 11, BOX), annotation(1, 12, BOX)], "1 id shared by several objects", 2),
     "unknown image": (
         [annotation(1, 99, BOX)],
-        "1 object of an image that the file does not have: left out, as 1",
+        "1 object of an image that the file lacks, skipped, as 1",
         0,
     ),
-    "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file does not have", 0),
-    "no box": ([annotation(1, 11, None), annotation(2, 11, [])], "2 objects without a box: never learned or found", 2),
-    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area: not learned, as 1", 1),
+    "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file lacks", 0),
+    "no box": (
+        [annotation(1, 11, None), annotation(2, 11, [])],
+        "2 objects without a box: never learned or matched",
+        2,
+    ),
+    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area, skipped in training, as 1", 1),
     "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image, skipped in training", 1),
     "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that exceeds the image", 1),
-    "text for numbers": ([annotation("5", "11", BOX, "7")], "1 number written as text or with a point (image_id", 1),
+    "text for numbers": (
+        [annotation("5", "11", BOX, "7")],
+        "1 number written as a string or with a decimal point (image_id",
+        1,
+    ),
     "corners": (
         [annotation(1, 11, [20, 10, 30, 20]), *(annotation(number, 12, [1, 2, 5, 9]) for number in range(2, 6))],
         "5 objects with a box that fits as x0, y0, x1, y1, as all boxes do, although COCO has x, y, width, height",
@@ -102,18 +110,22 @@ ODD = {
     ),
     "area missing": (
         [annotation(1, 11, BOX, area=None)],
-        "1 object without an area: that of the box, or of the mask",
+        "1 object without an area: the area of its box is used, or of its mask",
         1,
     ),
     "id missing": (
         [annotation(None, 11, BOX)],
-        "1 object without id, or whose id is no number: its position is tak",
+        "1 object without a numeric id: its position is us",
         1,
     ),
-    "id is a name": ([annotation("a", 11, BOX)], "1 object without id, or whose id is no number: its position is", 1),
-    "id 0": ([annotation(0, 11, BOX)], "1 object with id 0: counted here, by COCO's tools as not found, as 0", 1),
-    "point": ([annotation(1.0, 11.0, BOX)], "1 number written as text or with a point (image_id", 1),
-    "text for a crowd": ([annotation(1, 11, BOX, iscrowd="1")], "1 number written as text or with a point (iscrowd", 1),
+    "id is a name": ([annotation("a", 11, BOX)], "1 object without a numeric id: its position is", 1),
+    "id 0": ([annotation(0, 11, BOX)], "1 object with id 0: counted here, but as not found by COCO's tools, as 0", 1),
+    "point": ([annotation(1.0, 11.0, BOX)], "1 number written as a string or with a decimal point (image_id", 1),
+    "text for a crowd": (
+        [annotation(1, 11, BOX, iscrowd="1")],
+        "1 number written as a string or with a decimal point (iscrowd",
+        1,
+    ),
 }
 ONLY_TRAINING = ("outside", "beyond", "corners")  # notes of what is learned, which needs the sizes of images
 
@@ -136,8 +148,8 @@ def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
 @pytest.mark.parametrize(
     "boxes, part",
     [
-        ([[0.1, 0.2, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]], "all of the 2 are shares of the images from 0 to 1"),
-        ([[20, 10, 30, 20], [1, 2, 5, 9]], "look like corners x0, y0, x1, y1 (as sides 1 box would end beyond the"),
+        ([[0.1, 0.2, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]], "all of the 2 are fractions of the images from 0 to 1"),
+        ([[20, 10, 30, 20], [1, 2, 5, 9]], "look like corners x0, y0, x1, y1 (as sides 1 box would exceed the"),
     ],
 )
 @pytest.mark.parametrize("more", [[], [annotation(9, 13, [0, 0, 0, 0]), annotation(10, 99, [9, 9, 9, 9])]])
@@ -153,10 +165,10 @@ def test_boxes_that_all_are_shares_or_corners_are_refused(tmp_path, cache, boxes
 WRONG = {
     "two images of one id": (
         {"images": [{"id": 1, "file_name": f"{n}.png", "height": 2, "width": 2} for n in (1, 2)]},
-        "images[1] has id 1: that of images[0] too; expected a number of its own",
+        "images[1] has id 1: images[0] has it too; give each image its own",
     ),
     "id of an image is half": ({"images": [{"id": 1.5, "file_name": "1.png"}]}, "images[0] has id 1.5: expected a"),
-    "half a pixel": ({"images": [{"id": 1, "file_name": "1.png", "height": 1.5}]}, "height 1.5: expected a whole"),
+    "half a pixel": ({"images": [{"id": 1, "file_name": "1.png", "height": 1.5}]}, "height 1.5: expected an integer"),
     "text in a box": ({"annotations": [annotation(1, 11, [1, 2, "3", 4])]}, "expected four finite numbers"),
     "area without end": ({"annotations": [annotation(1, 11, BOX, area=1e301)]}, "expected a finite number"),
     "crowd is a word": ({"annotations": [annotation(1, 11, BOX, iscrowd="no")]}, "has iscrowd 'no': expected a number"),
@@ -169,10 +181,10 @@ WRONG = {
     ),
     "not a number": (
         {"annotations": [annotation(1, 11, [1, 2, 3, float("nan")])]},
-        "is not JSON as COCO's annotations are: JSON is malformed: invalid character (byte ",
+        "is not JSON in COCO's annotation format: JSON is malformed: invalid character (byte ",
     ),
-    "no image": ({"annotations": [{"id": 1, "category_id": 7, "bbox": BOX}]}, "has no image_id: expected a whole"),
-    "twice the category": ({"categories": [CATEGORIES[0], CATEGORIES[0]]}, "7 is also that of category 'cat'"),
+    "no image": ({"annotations": [{"id": 1, "category_id": 7, "bbox": BOX}]}, "has no image_id: expected an integer"),
+    "twice the category": ({"categories": [CATEGORIES[0], CATEGORIES[0]]}, "7 is also the id of category 'cat'"),
     "no categories": ({"categories": None}, "has no categories; expected annotations in COCO's format"),
     "empty categories": ({"categories": []}, "has no categories; expected annotations in COCO's format"),
     "no images": ({"images": ()}, "has no images; expected annotations in COCO's format"),
@@ -206,8 +218,8 @@ def test_a_file_that_is_not_as_coco_says_is_refused_in_one_line(tmp_path, cache,
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"images": [', "is not JSON as COCO's annotations are: Input data was truncated"),
-        ('[{"image_id": 1}]', "is a list, as files of results are; expected annotations in COCO's format"),
+        ('{"images": [', "is not JSON in COCO's annotation format: Input data was truncated"),
+        ('[{"image_id": 1}]', "is a list, as in files of results; expected annotations in COCO's format"),
     ],
 )
 def test_other_files_are_named(tmp_path, cache, text, message):
@@ -222,7 +234,7 @@ def test_a_category_that_no_image_has_and_names_that_occur_twice_are_kept(tmp_pa
     write_coco(tmp_path, [annotation(1, 11, BOX)], categories=[*CATEGORIES, {"id": 9, "name": "cat"}])
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.class_names == ["dog", "cat", "cat"] and dataset.category_ids == (3, 7, 9)
-    assert any("1 category with the name of another one ('cat'), as 9" in line for line in dataset.notices)
+    assert any("1 category with the name of another category ('cat'), as 9" in line for line in dataset.notices)
 
 
 def test_without_annotations_a_split_has_no_labels(tmp_path, cache):
@@ -258,7 +270,7 @@ def test_masks_of_a_file_that_changes_during_a_run_are_refused(tmp_path, cache):
     masks = dataset.annotations(0).masks
     assert masks[0] == TRIANGLE and decode(masks[1], 20, 30).sum() == 80
     path.write_text(path.read_text().replace('"annotations"', '            "annotations"'))
-    with pytest.raises(UserError, match="has changed since this run began"):
+    with pytest.raises(UserError, match="has changed since this run started"):
         pickle.loads(pickle.dumps(dataset)).annotations(0)
 
 

@@ -120,7 +120,6 @@ class DetectionModelSection(ObjectModel):
         "set the padding of images to zero after each layer of the backbone, so that an image gives the same boxes in "
         "any batch; published weights were not trained with it",
     )
-    BACKBONE: str | None = key(None, "DETR: model that computes the feature map, such as resnet50")
     DILATION: bool | None = key(None, "DETR: dilate the backbone's last stage instead of halving its resolution (DC5)")
     NUM_QUERIES: int | None = key(None, "DETR: largest number of objects detected in an image", AT_LEAST_1)
     ENCODER_LAYERS: int | None = key(None, "DETR: number of encoder layers", AT_LEAST_0)

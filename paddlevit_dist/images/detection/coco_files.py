@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from ...runtime.errors import UserError
 from ...runtime.files import read_regular
-from ..data.odd_data import OddData, count
+from ..data.data_warnings import DataWarnings, count
 
 _LARGEST_ID = 2**53  # ids pass through programs that store numbers as floats
 _LARGEST_SIDE = 2**31 - 1
@@ -173,7 +173,7 @@ class CocoFile:
             UserError: the file cannot be read, or is not in COCO's format; the message names the file and the entry.
 
         """
-        self.file, self.allows_text_ids, self.odd = file, allows_text_ids, OddData(file)
+        self.file, self.allows_text_ids, self.odd = file, allows_text_ids, DataWarnings(file)
         self.categories: dict[Id, CocoCategory] = {}
         self.images: list[CocoImage] = []
         self.positions: dict[Id, int] = {}

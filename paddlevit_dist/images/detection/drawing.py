@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from ...runtime.text_rendering import printable_or, render_text
 from ...tasks.figures import Color, class_colors
-from ..drawing import CELL_PX, fit_image, in_square
+from ..drawing import CELL_PX, fit_image, paste_in_square
 from ..run_lengths import decode
 from .data.detection_dataset import ImageAnnotations
 from .detections import boxes_to_corners
@@ -66,7 +66,7 @@ def draw_boxes(
     return np.asarray(canvas)
 
 
-def in_cell(
+def fit_in_cell(
     image: np.ndarray,
     boxes: np.ndarray,
     labels: np.ndarray,
@@ -89,7 +89,7 @@ def in_cell(
     height, width = cell.shape[:2]
     if masks is not None:
         masks = [np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)) for mask in masks]
-    return in_square(draw_boxes(cell, boxes * (CELL_PX / max(image.shape[:2])), labels, names, scores, masks))
+    return paste_in_square(draw_boxes(cell, boxes * (CELL_PX / max(image.shape[:2])), labels, names, scores, masks))
 
 
 def draw_batch(
@@ -110,7 +110,7 @@ def draw_batch(
         masks = batch["masks"][row, :number, :height, :width] if "masks" in batch else None
         boxes, labels = batch["boxes"][row, :number], batch["labels"][row, :number]
         caption = f"{width} x {height}, {number} box{'' if number == 1 else 'es'}"
-        drawings.append((in_cell(np.ascontiguousarray(pixels), boxes, labels, names, masks), caption))
+        drawings.append((fit_in_cell(np.ascontiguousarray(pixels), boxes, labels, names, masks), caption))
     return drawings
 
 
@@ -130,7 +130,7 @@ def draw_annotations(
     boxes = boxes_to_corners(annotations.boxes) * np.array([width / stored_size[0], height / stored_size[1]] * 2)
     labels = np.where(annotations.is_crowd, -1, annotations.labels)
     pixels = np.ascontiguousarray(np.rint(image.transpose(1, 2, 0)).astype(np.uint8))
-    return in_cell(pixels, boxes, labels, names), f"{width} x {height}, {len(boxes)} annotated"
+    return fit_in_cell(pixels, boxes, labels, names), f"{width} x {height}, {len(boxes)} annotated"
 
 
 def enlargement_factor(size: Sequence[int]) -> int:

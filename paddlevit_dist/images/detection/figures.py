@@ -8,7 +8,7 @@ import numpy as np
 from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable
 from ..drawing import build_gallery
 from .detections import DetectedObjects, boxes_to_corners, corners_to_boxes
-from .drawing import in_cell
+from .drawing import fit_in_cell
 from .evaluation.accumulation import (
     AREA_RANGES,
     IOU_THRESHOLDS,
@@ -136,8 +136,8 @@ def _hardest(
         detections = predict(index)
         detections = detections.only(detections.scores >= least_score)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
-        left = in_cell(pixels, boxes_to_corners(truth.boxes), true_labels, names)
-        return [left, in_cell(pixels, detections.boxes, detections.labels, names, scores=detections.scores)]
+        left = fit_in_cell(pixels, boxes_to_corners(truth.boxes), true_labels, names)
+        return [left, fit_in_cell(pixels, detections.boxes, detections.labels, names, scores=detections.scores)]
 
     captions = [
         f"{quality.right[place]} right, {quality.wrong[place]} wrong, {quality.missed[place]} missed"

@@ -1,1 +1,1 @@
-"""Work of ``prepare images``: ``source`` (find the images and read all), ``shards`` (pack them as tar files)."""
+"""Implementation of ``prepare images``: ``source`` (find and read the images), ``shards`` (write them to tar files)."""

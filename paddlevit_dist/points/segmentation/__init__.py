@@ -1,1 +1,1 @@
-"""Semantic segmentation of point clouds: ``task``, ``settings``, ``metrics``; ``fragments``: scenes seen in parts."""
+"""Semantic segmentation of point clouds: ``task``, ``settings``, ``metrics``; ``fragments``: evaluation in blocks."""

@@ -1,1 +1,1 @@
-"""Classification of shapes: ``task``, ``settings``, ``data`` (the contract, ModelNet) and ``solids``, made up."""
+"""Classification of shapes: ``task``, ``settings``, ``data`` (base class, ModelNet) and ``solids`` (synthetic)."""

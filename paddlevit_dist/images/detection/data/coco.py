@@ -12,10 +12,10 @@ import numpy as np
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
 from ....tasks.dataset import require_split
-from ...data.annotated_files import image_names
-from ...data.box_layouts import is_coco, json_files, names_split
-from ...data.formats import SPLIT_WORDS, folder_paths
-from ...data.reading import SPLITS, existing_folder
+from ...data.annotated_files import list_image_names
+from ...data.box_layouts import is_coco, list_json_files, names_split
+from ...data.formats import SPLIT_WORDS, list_folders
+from ...data.reading import SPLITS, require_folder
 from ...run_lengths import outline
 from ..coco_files import CocoFile, CocoImage, elements, file_name, require_sides, segmentation_at
 from ..settings import DetectionSettings
@@ -72,7 +72,7 @@ class Coco(IndexedDetectionImages):
         """
         self.split = split
         data_path, file = _folder_and_file(data_path)
-        root = existing_folder(data_path, "coco", _LAYOUT)
+        root = require_folder(data_path, "coco", _LAYOUT)
         file, folder = find_files(root, split, annotations or (file if split == "train" else None), images)
         self._file, self._below = file, os.path.relpath(folder, root)
         inside = () if anywhere else (root, folder)
@@ -98,7 +98,7 @@ class Coco(IndexedDetectionImages):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Return whether the name of a file says that it is for validation."""
-        return bool(_find_named_after(json_files(_folder_and_file(data_path)[0] or ""), "val"))
+        return bool(_find_named_after(list_json_files(_folder_and_file(data_path)[0] or ""), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_stream": None}
@@ -110,7 +110,7 @@ class Coco(IndexedDetectionImages):
     def list_unannotated(self) -> list[str]:
         """Return the images in the folder that the annotations do not name."""
         annotated = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}
-        return [name for name in image_names(self.root) if name not in annotated]
+        return [name for name in list_image_names(self.root) if name not in annotated]
 
     def masks(self, index: int) -> list[Any]:
         """Return the masks of image ``index``, read from the annotation file."""
@@ -167,7 +167,7 @@ def _find_by_name(root: str, name: str | None, key: str, exists: Any, kind: str)
 
 
 def _find_annotations(root: str, split: str) -> str:
-    files = json_files(root)
+    files = list_json_files(root)
     matches = _find_named_after(files, split)
     preferred = [file for file in matches if os.path.basename(file).startswith("instances")] or matches
     if len(preferred) == 1:
@@ -211,7 +211,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
     folders = [
         path
         for parent in (root, os.path.join(root, "images"))
-        for path in folder_paths(parent)
+        for path in list_folders(parent)
         if names_split(os.path.basename(path), split) or os.path.basename(path) in words
     ]
     folders += [os.path.join(root, "images", "default")]  # CVAT's subset where no other was named

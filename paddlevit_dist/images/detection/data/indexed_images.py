@@ -19,8 +19,8 @@ from ....data.checked_files import DamagedCacheError, checked_file, map_verified
 from ....data.path_index import PathIndex, ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import map_array
-from ...data.inspection import in_threads
-from ...data.odd_data import OddData
+from ...data.data_warnings import DataWarnings
+from ...data.inspection import run_in_threads
 from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
 from .detection_dataset import DetectionDataset, ImageAnnotations, format_counts
 from .transforms import Size
@@ -344,7 +344,7 @@ _NUM_PROBES = 300  # evenly spaced images whose sizes are compared with their fi
 
 
 def fill_in_sizes(
-    sizes: np.ndarray, file: Callable[[int], str], configured: bool | None, source: str, odd: OddData
+    sizes: np.ndarray, file: Callable[[int], str], configured: bool | None, source: str, odd: DataWarnings
 ) -> tuple[bool, np.ndarray, str]:
     """Decide whether boxes refer to images after their EXIF rotation, and measure images without a known size.
 
@@ -446,6 +446,6 @@ def measure_both(files: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
             return 0, 0, 0, 0
         return (height, width, width, height) if is_sideways else (height, width, height, width)
 
-    sizes = in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
+    sizes = run_in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
     both = np.array(list(sizes), np.int64).reshape(-1, 4)
     return both[:, :2], both[:, 2:]

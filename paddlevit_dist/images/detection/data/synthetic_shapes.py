@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
-from ...run_lengths import runs_of_mask
+from ...run_lengths import find_mask_runs
 from .detection_dataset import DetectionDataset, ImageAnnotations
 
 
@@ -33,7 +33,7 @@ class SyntheticShapes(DrawnImages, DetectionDataset):
         return self._annotations(index, self.draw(index))
 
     def _annotations(self, index: int, image: SyntheticImage) -> ImageAnnotations:
-        number, runs = len(image.masks), [runs_of_mask(mask) for mask in image.masks]
+        number, runs = len(image.masks), [find_mask_runs(mask) for mask in image.masks]
         return ImageAnnotations(
             boxes=np.array([mask.box() for mask in runs], dtype=np.float64).reshape(number, 4),
             labels=np.array(image.labels, dtype=np.int64),

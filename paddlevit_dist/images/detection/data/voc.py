@@ -13,12 +13,12 @@ from tqdm import tqdm
 from ....runtime.errors import UserError
 from ....runtime.text_files import read_bytes, read_text
 from ....tasks.dataset import require_split
-from ...data.annotated_files import image_names, images_in, readable, stamp
+from ...data.annotated_files import list_image_names, map_images_by_stem, readable, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
-from ...data.formats import SPLIT_WORDS, folder_paths, get_suffix, names_in, readable_suffixes
+from ...data.data_warnings import DataWarnings, count
+from ...data.formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes
 from ...data.image_dataset import read_class_names
-from ...data.odd_data import OddData, count
-from ...data.reading import existing_folder
+from ...data.reading import require_folder
 from ..settings import EDGES, PIXELS, DetectionSettings
 from .indexed_images import (
     OBJECT,
@@ -94,7 +94,7 @@ class Voc(IndexedDetectionImages):
 
         """
         self.split = split
-        root = existing_folder(data_path, "voc", _LAYOUT)
+        root = require_folder(data_path, "voc", _LAYOUT)
         stems = _stems(root, chosen or split)
         all_parts = list_parts(root)
         annotated = [os.path.join(part.annotations, name) for part in all_parts for name in _xml_files(part)]
@@ -119,7 +119,7 @@ class Voc(IndexedDetectionImages):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Return whether there is a list, or a folder, of images for validation."""
-        return bool(_find_stems(list_parts(existing_folder(data_path, "voc", _LAYOUT)), "val"))
+        return bool(_find_stems(list_parts(require_folder(data_path, "voc", _LAYOUT)), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_parts": ()}
@@ -130,7 +130,7 @@ class Voc(IndexedDetectionImages):
         paths = []
         for part in self._parts:
             annotated = {name[: -len(".xml")] for name in _xml_files(part)}
-            part_paths = (os.path.join(part.images, name) for name in image_names(part.images))
+            part_paths = (os.path.join(part.images, name) for name in list_image_names(part.images))
             paths += [path for path in part_paths if os.path.splitext(os.path.basename(path))[0] not in annotated]
         return [os.path.relpath(path, self.root) for path in paths if path not in listed]
 
@@ -139,12 +139,12 @@ def list_parts(root: str) -> list[VocPart]:
     """List the parts in a folder: one, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
         parts = [_part(folder, "")] if _part(folder, "") else []
-        inner = ((path, os.path.basename(path)) for path in folder_paths(folder))
+        inner = ((path, os.path.basename(path)) for path in list_folders(folder))
         reserved = VOC_ANNOTATIONS + VOC_IMAGES
         parts += [part for path, name in inner if name not in reserved for part in [_part(path, name)] if part]
         if parts:
             return parts
-    if any(file.lower().endswith(".xml") for file in names_in(root)):
+    if any(file.lower().endswith(".xml") for file in list_names(root)):
         return [VocPart(root, root, None, os.path.basename(root))]
     return []
 
@@ -153,13 +153,13 @@ def _part(folder: str, name: str) -> VocPart | None:
     """Return the part in a folder, if there is one."""
     part_name = name or os.path.basename(folder)
     annotations = _first_existing(folder, VOC_ANNOTATIONS)
-    if annotations and any(file.lower().endswith(".xml") for file in names_in(annotations)[:50]):
+    if annotations and any(file.lower().endswith(".xml") for file in list_names(annotations)[:50]):
         lists = os.path.join(folder, "ImageSets", "Main")
         lists = lists if os.path.isdir(lists) else os.path.join(folder, "ImageSets")
         images = _first_existing(folder, VOC_IMAGES) or folder
-        has_lists = any(file.endswith(".txt") for file in names_in(lists)) if os.path.isdir(lists) else False
+        has_lists = any(file.endswith(".txt") for file in list_names(lists)) if os.path.isdir(lists) else False
         return VocPart(annotations, images, lists if has_lists else None, part_name)
-    if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in names_in(folder)[:50]):
+    if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in list_names(folder)[:50]):
         return VocPart(folder, folder, None, part_name)
     return None
 
@@ -169,7 +169,7 @@ def _first_existing(folder: str, names: tuple[str, ...]) -> str | None:
 
 
 def _xml_files(part: VocPart) -> list[str]:
-    return [name for name in names_in(part.annotations) if name.lower().endswith(".xml")]
+    return [name for name in list_names(part.annotations) if name.lower().endswith(".xml")]
 
 
 def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
@@ -192,7 +192,7 @@ def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
         raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
     if stems := _find_stems(parts, split):
         return stems
-    splits = [name[:-4] for part in parts if part.lists for name in names_in(part.lists) if name.endswith(".txt")]
+    splits = [name[:-4] for part in parts if part.lists for name in list_names(part.lists) if name.endswith(".txt")]
     splits = [name for name in splits if "_" not in name] or [part.name for part in parts if not part.lists]
     can_divide = split == "val" and "train" in splits
     advice = "; set DATA.VAL_FRACTION to split the training set" if can_divide else ""
@@ -230,8 +230,8 @@ def _read(
 ) -> AnnotationSource:
     """Read the annotations of the split, and the categories of all XML files."""
     found_labels: dict[str, int] = {}  # names of categories, in order of appearance
-    odd = OddData()
-    images = {part.images: images_in(part.images) for part in dict.fromkeys(part for part, _ in stems)}
+    odd = DataWarnings()
+    images = {part.images: map_images_by_stem(part.images) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
     missing = set(positions).difference(annotated)
     if missing:
@@ -293,7 +293,7 @@ def _learn_names(file: str, tree: Element, allowed_names: list[str] | None, foun
         found_labels.setdefault(name, len(found_labels))
 
 
-def _objects(file: str, tree: Element, label_map: dict[str, int], first: int, odd: OddData) -> np.ndarray:
+def _objects(file: str, tree: Element, label_map: dict[str, int], first: int, odd: DataWarnings) -> np.ndarray:
     """Return rows of OBJECT; ``first`` is the number of the first pixel."""
     rows = []
     for entry in tree.iter("object"):

@@ -11,9 +11,9 @@ from tqdm import tqdm
 from ....runtime.errors import UserError
 from ....runtime.text_files import read_bytes
 from ...data.annotated_files import readable, stamp
+from ...data.data_warnings import DataWarnings, count
 from ...data.formats import stems
-from ...data.odd_data import OddData, count
-from ...data.reading import existing_folder
+from ...data.reading import require_folder
 from ...data.yolo_files import LAYOUT, find_folder, find_label_file, list_images, parse_names, read_description
 from ...run_lengths import outline
 from ..settings import DetectionSettings
@@ -57,7 +57,7 @@ class Yolo(IndexedDetectionImages):
 
         """
         self.split = split
-        root = existing_folder(data_path, "yolo", LAYOUT)
+        root = require_folder(data_path, "yolo", LAYOUT)
         description = read_description(root)
         names = description.names if description else parse_names(root)
         images = list_images(root, split, description)
@@ -80,7 +80,7 @@ class Yolo(IndexedDetectionImages):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Return whether data.yaml names validation images, or a folder of them exists."""
-        root = existing_folder(data_path, "yolo", LAYOUT)
+        root = require_folder(data_path, "yolo", LAYOUT)
         description = read_description(root)
         if description is not None and description.places:
             return "val" in description.places
@@ -105,7 +105,7 @@ def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> 
     """Read the labels of all images."""
     sizes = measure(images, turned)
     label_map = {number: label for label, number in enumerate(names)}
-    odd = OddData()
+    odd = DataWarnings()
     objects = [np.zeros(0, OBJECT)] * len(images)
     for position, image in enumerate(
         tqdm(images, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
@@ -120,7 +120,7 @@ def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> 
     return AnnotationSource.from_files(about, root, images, stems(images), sizes, objects)
 
 
-def _rows(file: str, size: Sequence[int], label_map: dict[int, int], odd: OddData) -> list[tuple[Any, ...]]:
+def _rows(file: str, size: Sequence[int], label_map: dict[int, int], odd: DataWarnings) -> list[tuple[Any, ...]]:
     """Return the objects in the label file of an image of this height and width, as rows of OBJECT."""
     with readable(file):
         content = read_bytes(file, _LARGEST_LABELS)

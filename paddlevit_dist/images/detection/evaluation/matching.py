@@ -149,8 +149,8 @@ def _overlaps(
     """Return the IoUs of the pairs of all groups, concatenated, and the areas of the detections ``rows``."""
     overlaps = np.zeros(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())
     if isinstance(shapes, ImageMasks):
-        masks = ManyRuns.of([shapes.detected[row] for row in rows.tolist()], shapes.height)
-        annotated = ManyRuns.of([shapes.annotated[row] for row in true_rows.tolist()], shapes.height)
+        masks = ManyRuns.decode([shapes.detected[row] for row in rows.tolist()], shapes.height)
+        annotated = ManyRuns.decode([shapes.annotated[row] for row in true_rows.tolist()], shapes.height)
         _mask_overlaps(*masks, *annotated, is_crowd, groups, overlaps)
         return overlaps, masks.areas
     boxes, true_boxes_xywh = (np.asarray(values, np.float64).reshape(-1, 4) for values in (shapes, true_boxes))

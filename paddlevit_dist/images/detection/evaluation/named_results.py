@@ -7,7 +7,7 @@ import msgspec
 
 from ....runtime.errors import UserError
 from ....runtime.printing import shorten
-from ...data.odd_data import count
+from ...data.data_warnings import count
 from ..coco_files import Id, as_id, elements
 from ..matched_names import match_categories, match_files, require_categories, require_images
 
@@ -62,7 +62,7 @@ class NamedPositions(NamedTuple):
     def require_plain(self, path: str, number: int, result: Any) -> None:
         """Raise if a result has names although the first result has none."""
         if not self.matched and not self.notices:
-            require_same_names(path, number, names_in(result), [])
+            require_same_names(path, number, list_names(result), [])
 
 
 class _NamedResult(msgspec.Struct, gc=False):
@@ -92,7 +92,7 @@ def match_names(path: str, annotations: "AnnotationFile") -> NamedPositions:
     images: dict[NameAndId, None] = {}
     categories: dict[NameAndId, None] = {}
     for number, result, *_ in elements(path, {"": _NamedResult}).get("", ()):
-        present_names = names_in(result)
+        present_names = list_names(result)
         first = present_names if first is None else first
         if not first:  # the usual case; the other results are checked when they are read in full
             return NamedPositions(*ids)
@@ -120,7 +120,7 @@ def match_names(path: str, annotations: "AnnotationFile") -> NamedPositions:
     return NamedPositions(*ids, image_positions, label_positions, list(unknown), matched, notices)
 
 
-def names_in(result: Any) -> list[str]:
+def list_names(result: Any) -> list[str]:
     """Return the keys of the names that a result has."""
     values = (("file_name", result.file_name), ("category_name", result.category_name))
     return [name for name, value in values if isinstance(value, str) and value]

@@ -86,7 +86,7 @@ ODD = {
     "two objects of one id": ([annotation(1, 11, BOX), annotation(1, 12, BOX)], "1 id shared by several objects", 2),
     "unknown image": (
         [annotation(1, 99, BOX)],
-        "1 object of an image that the file lacks, skipped, as 1",
+        "1 object of an image that the file lacks, skipped, such as 1",
         0,
     ),
     "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file lacks", 0),
@@ -95,7 +95,7 @@ ODD = {
         "2 objects without a box: never learned or matched",
         2,
     ),
-    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area, skipped in training, as 1", 1),
+    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area, skipped in training, such as 1", 1),
     "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image, skipped in training", 1),
     "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that exceeds the image", 1),
     "text for numbers": (
@@ -119,7 +119,11 @@ ODD = {
         1,
     ),
     "id is a name": ([annotation("a", 11, BOX)], "1 object without a numeric id: its position is", 1),
-    "id 0": ([annotation(0, 11, BOX)], "1 object with id 0: counted here, but as not found by COCO's tools, as 0", 1),
+    "id 0": (
+        [annotation(0, 11, BOX)],
+        "1 object with id 0: counted here, but as not found by COCO's tools, such as 0",
+        1,
+    ),
     "point": ([annotation(1.0, 11.0, BOX)], "1 number written as a string or with a decimal point (image_id", 1),
     "text for a crowd": (
         [annotation(1, 11, BOX, iscrowd="1")],
@@ -234,7 +238,7 @@ def test_a_category_that_no_image_has_and_names_that_occur_twice_are_kept(tmp_pa
     write_coco(tmp_path, [annotation(1, 11, BOX)], categories=[*CATEGORIES, {"id": 9, "name": "cat"}])
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.class_names == ["dog", "cat", "cat"] and dataset.category_ids == (3, 7, 9)
-    assert any("1 category with the name of another category ('cat'), as 9" in line for line in dataset.notices)
+    assert any("1 category with the name of another category ('cat'), such as 9" in line for line in dataset.notices)
 
 
 def test_without_annotations_a_split_has_no_labels(tmp_path, cache):
@@ -248,7 +252,7 @@ def test_sizes_that_the_file_does_not_say_are_measured(tmp_path, cache):
     write_image(tmp_path / "train2017" / "a.png", 25, 35)
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.size(0) == (25, 35)
-    assert any("1 image without height or width, both measured, as 5" in line for line in dataset.notices)
+    assert any("1 image without height or width, both measured, such as 5" in line for line in dataset.notices)
 
 
 def test_a_changed_file_gives_another_index_and_a_damaged_index_is_made_again(tmp_path, cache):
@@ -344,7 +348,7 @@ def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_pat
     with pytest.raises(UserError, match=r"2.png cannot be read as an image.*DATA.ON_INVALID_SAMPLE skip"):
         opened(tmp_path, cache)
     notices = opened(tmp_path, cache, "DATA.ON_INVALID_SAMPLE", "skip").notices
-    assert any("one of them cannot be read and the next readable one takes its place" in line for line in notices)
+    assert any("one of them cannot be read and is replaced by the next readable one" in line for line in notices)
     (tmp_path / "train2017" / "2.png").unlink()
     with pytest.raises(UserError, match="1 of 3 images of train are missing, such as .*2.png: restore them, remove"):
         opened(tmp_path, cache)
@@ -495,8 +499,8 @@ def test_names_of_lvis_and_of_windows(tmp_path, cache):
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.describe(0) == str(tmp_path / "val2017" / "1.png") and dataset.read(1)[0].size == (30, 20)
     told = " ".join(dataset.notices)
-    assert "1 image without file_name: the end of coco_url is used, as 1" in told
-    assert "1 image whose file_name has backslashes, read as slashes, as 2" in told
+    assert "1 image without file_name: the end of coco_url is used, such as 1" in told
+    assert "1 image whose file_name has backslashes, read as slashes, such as 2" in told
 
 
 @pytest.mark.parametrize("name", ["../outside.png", "/outside.png", "a/../../../outside.png", "../train2017x/1.png"])

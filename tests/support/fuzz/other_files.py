@@ -92,7 +92,7 @@ def make_samples(folder):
         num_true=np.array([1, 1, 0], np.int32),
         labels=np.array([0, 0, 1], np.uint16),
         scores=np.array([0.5, 0.7, 0.2], np.float32),
-        found=np.array([1, 0, 0], np.uint64),
+        true_positives=np.array([1, 0, 0], np.uint64),
         ignored=np.zeros(3, np.uint64),
         totals=np.ones((2, 4), np.int64),
         annotated=np.array([[0, 0, 1, 1, 0, 0], [1, 1, 1, 0, 1, 0]], np.int32),

@@ -24,7 +24,7 @@ warnings.filterwarnings(
 )
 
 _NAMES = {
-    "Callback": "logging.callbacks",
+    "Callback": "tasks.callback",
     "Key": "settings.key",
     "UserError": "runtime.errors",
     "all_gather": "distributed",

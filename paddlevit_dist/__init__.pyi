@@ -62,7 +62,6 @@ from .library.runs import (
 from .library.runs import (
     train as train,
 )
-from .logging.callbacks import Callback as Callback
 from .models import list_models as list_models
 from .registry import (
     register_callback as register_callback,
@@ -83,5 +82,6 @@ from .runtime.errors import Stopped as Stopped
 from .runtime.errors import UserError as UserError
 from .settings.key import Key as Key
 from .settings.key import Range as Range
+from .tasks.callback import Callback as Callback
 
 __version__: str

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..distributed import is_main
 from ..engine.trainer import Trainer
-from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
+from ..tasks.callback import Callback
 from ..tasks.metrics import Metrics
 from ..tasks.sample_groups import GROUP
 from .settings import CompareSettings

@@ -20,16 +20,14 @@ from ..launch.lock import FILE as LOCK
 from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
-from ..runtime.text_files import parse_json
+from ..runtime.metrics_file import METRICS, recorded_events
 from ..settings.every_run import RunSettings
 from .progress import write_line
 
-METRICS = "metrics.jsonl"
 COMPARED = "compared.html"  # a comparison with other runs, which reports of the run lead to
 SEEDS = "seeds.json"  # in a folder of trainings with several seeds, each a run in a folder of its own
 FOUND_LATER = "found when resuming"  # the reason of an interruption that its run has not told
 _REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
-_LONGEST_EVENT = 1 << 22  # bytes of a line of metrics
 _SAYING = threading.RLock()  # the thread that saves says lines too; both places have them in the same order
 
 
@@ -289,24 +287,3 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
         record.log(f"stopped: {error}")
     else:
         record.log(f"interrupted: {reason}; continue with -resume=auto")
-
-
-def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of ``metrics.jsonl``, none where there is no such file; what is none of ours, such as the last line of
-    a run that was killed while writing it, has the kind "unreadable".
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    with contextlib.suppress(FileNotFoundError), open(folder / METRICS, "rb") as file:
-        while line := file.readline(_LONGEST_EVENT):
-            if line.strip():
-                yield _parse(line)
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
-        event = parse_json(line)
-        if isinstance(event, dict) and isinstance(event.get("kind"), str):
-            return event
-    return {"kind": "unreadable", "text": line.rstrip(b"\r\n").decode(errors="backslashreplace")}

@@ -6,3 +6,13 @@
 - ``weights``: which file a path means, and which of its content are weights; ``published`` for names, ``download``
 - ``unpickling`` (Paddle's), ``torch_files`` (PyTorch's), ``array_files`` (numpy's, safetensors): the formats
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "LoadReport": "load",
+    "load_weights": "load",
+    "read_weights": "weights",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -68,3 +68,5 @@ class CompareExtension(Extension):
 
 
 EXTENSION = CompareExtension()
+
+__all__ = ["EXTENSION"]

@@ -63,3 +63,5 @@ class DebugExtension(Extension):
 
 
 EXTENSION = DebugExtension()
+
+__all__ = ["EXTENSION"]

@@ -64,3 +64,5 @@ class ExportExtension(Extension):
 
 
 EXTENSION = ExportExtension()
+
+__all__ = ["EXTENSION"]

@@ -67,3 +67,5 @@ class LeakageExtension(Extension):
 
 
 EXTENSION = LeakageExtension()
+
+__all__ = ["EXTENSION"]

@@ -5,3 +5,14 @@
 - ``progress``: the bar, and the values below it; ``heartbeat``: signs of life while nothing moves
 - ``callbacks``: who is told of a run; ``event_logs``: TensorBoard and VisualDL; ``services``: those on the network
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "MlflowLog": "services",
+    "TensorBoardLog": "event_logs",
+    "VisualDlLog": "event_logs",
+    "WandbLog": "services",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -7,3 +7,13 @@
 - ``tables``: tables of a report about them
 - ``classification``, ``classifier``, ``classifier_figures``: the same for samples that have one class each
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "ClassificationMetrics": "classification",
+    "ClassifierTask": "classifier",
+    "ConfusionMetrics": "confusion",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

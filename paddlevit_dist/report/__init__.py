@@ -48,3 +48,5 @@ class ReportExtension(Extension):
 
 
 EXTENSION = ReportExtension()
+
+__all__ = ["EXTENSION"]

@@ -6,3 +6,5 @@
 - ``limits``, ``environment``, ``paddle_versions``: what the system, the interpreter and Paddle give
 - ``autocast``, ``transfers``, ``compiled``, ``lazy_names``: precision, copies to a device, numba, late imports
 """
+
+__all__: list[str] = []  # UserError and Stopped are exported by the package

@@ -4,3 +4,11 @@
 ``class_balance`` (rare classes), ``figures`` of the report and ``prediction`` (what is drawn) beside it. ``settings``
 has the keys.
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "Classification": "task",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

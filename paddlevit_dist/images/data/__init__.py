@@ -23,3 +23,19 @@ memory-mapped on first use, so any number of processes share one copy.
 A dataset of image files also provides ``encoded(index)``, the file's bytes, and ``num_bytes(index)``, and allows
 ``reading`` to be set (see ``reading``). ``left_out``, if not None, describes the files that are not read.
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "Cifar10": "cifar",
+    "Cifar100": "cifar",
+    "ClassFolders": "class_folders",
+    "Digits": "small_sets",
+    "FashionMnist": "small_sets",
+    "ImageDataset": "image_dataset",
+    "ImageNet2012": "imagenet",
+    "Mnist": "small_sets",
+    "TarImages": "tar",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

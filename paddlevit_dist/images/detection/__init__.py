@@ -7,3 +7,15 @@
 - ``evaluation``: COCO's matching and scores, which need no Paddle; ``metrics``: the same over the processes of a run
 - ``prediction``, ``drawing``, ``figures``, ``export``: what becomes of the boxes
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "DetectedObjects": "detections",
+    "Detection": "task",
+    "DetectionCriterion": "detector",
+    "DetectionTargets": "detector",
+    "Detector": "detector",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

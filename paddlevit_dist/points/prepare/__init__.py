@@ -5,3 +5,5 @@ with a reader, whose base is in ``listing``: of PointGroup and Pointcept there, 
 
 ``listing`` finds scenes and splits; ``coordinates`` centers scenes and checks for stray points and wrong units.
 """
+
+__all__: list[str] = []  # the commands prepare scenes, scannet, ply and pth

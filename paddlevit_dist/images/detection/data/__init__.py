@@ -9,3 +9,16 @@
 - ``transforms``: image, boxes and masks resized, cropped and mirrored together.
 - ``samples``: from the keys to the samples of a split, as a loader process reads them, and the arrays of a batch.
 """
+
+from ....runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "Coco": "coco",
+    "DetectionDataset": "detection_dataset",
+    "ImageAnnotations": "detection_dataset",
+    "SyntheticShapes": "synthetic_shapes",
+    "Voc": "voc",
+    "Yolo": "yolo",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

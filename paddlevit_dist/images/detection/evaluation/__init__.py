@@ -5,3 +5,5 @@
 - ``resampling``: the same for images that are drawn several times; ``images``: each image for itself
 - ``scored_files``: COCO's JSON, and one file scored against the other
 """
+
+__all__: list[str] = []  # CocoAP and evaluate detections compute these scores

@@ -1,4 +1,4 @@
-"""Score anybody's results, of any framework, with intervals: arrays of what was found beside what is true."""
+"""Score the results of any framework with intervals: arrays of predictions and of ground truth."""
 
 import numpy as np
 

@@ -1,5 +1,7 @@
-"""A training loop of one's own with this package's samplers, model and meter: python examples/own_loop.py [PROCESSES].
-The scores are the same for any number of processes."""
+"""A custom training loop with samplers, model and meter of this package.
+
+python examples/custom_training_loop.py [PROCESSES] prints the same scores for any number of processes.
+"""
 
 import sys
 

@@ -1,12 +1,13 @@
-"""A data set and a model of one's own, trained by the package. A file, so that devices=2 and the command know them too:
-paddlevit-dist train -import=examples/own_things.py -cfg=vit_digits -dataset=stripes MODEL.NAME=averages"""
+"""Train a custom model on a custom dataset. Worker processes (devices=2) and the command import this file:
+paddlevit-dist train -import=examples/custom_dataset_and_model.py -cfg=vit_digits -dataset=stripes MODEL.NAME averages
+"""
 
 import tempfile
 
 import numpy as np
 import paddlevit_dist as pv
-from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.images import ImageDataset
+from paddlevit_dist.tasks import Model
 
 import paddle
 from paddle import nn

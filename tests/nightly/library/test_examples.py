@@ -15,6 +15,7 @@ SCRIPTS = {
     "custom_training_loop.py": (r"^top-1 ([\d.]+) \[[\d., ]+\] of 360$", 15.0),
     "custom_dataset_and_model.py": (r"^stripes: ([\d.]+) %, 2514 parameters$", 90.0),
     "sparse_network.py": (r"^ball or box: ([\d.]+) % of 120$", 80.0),
+    "score_in_parallel.py": (r"^top-1 ([\d.]+) \[[\d., ]+\] of 360$", 80.0),
     "score_anything.py": (r"^Accuracy: top-5 ([\d.]+) \[", 60.0),
 }
 
@@ -50,3 +51,17 @@ def test_a_notebook_runs_from_its_first_cell_to_its_last(name, tmp_path):
     printed = run(["-c", program], tmp_path).splitlines()
     assert float(printed[-1]) > 15.0
     assert all("outputs" not in cell or cell["outputs"] == [] for cell in notebook["cells"])
+
+
+def test_intervals_are_the_same_with_two_processes(tmp_path):
+    one, two = (run([str(FOLDER / "score_in_parallel.py"), number], tmp_path) for number in "12")
+    assert (
+        [line for line in two.splitlines() if " of 360" in line]
+        == one.splitlines()[-4:]
+        == [
+            "top-1 88.06 [84.3, 91.0] of 360",
+            "top-3 97.22 [95.0, 98.5] of 360",
+            "balanced accuracy 88.31 [84.6, 91.1] of 360",
+            "recall 8 86.11 [71.3, 93.9] of 360",
+        ]
+    )

@@ -179,7 +179,7 @@ def verify(received: memoryview, purpose: str, number: int, rank: int) -> memory
         raise UserError(
             f"a message that arrived as rank {rank}'s ({purpose} {number}) is not signed with this run's secret: "
             "another program answers in that rank's place, or altered it on the way; see 'Messages between ranks' in "
-            "docs/faults.md"
+            "docs/explanation/failure_modes.md"
         )
     return message
 

@@ -55,7 +55,7 @@ class DeviceKind(NamedTuple):
             "no fused attention or biases": False,  # trials of both need CUDA's events
         }
         found = ", ".join(text for text, has in lacking.items() if not has)
-        return f"{self.name}: {found}: the same results, slower; see docs/devices.md"
+        return f"{self.name}: {found}: the same results, slower; see docs/guides/devices.md"
 
 
 _KINDS = {
@@ -136,7 +136,8 @@ def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, list[st
         known = f"{name} is not among the kinds of devices" if name not in _KINDS else "there is none"
         raise UserError(
             f"DEVICE {requested} (-device): {known} that this Paddle sees: {named + ' and ' if named else ''}the CPU; "
-            f"give {', '.join([AUTO, *seen])} or {CPU}, or install Paddle's build or plug-in for it (docs/devices.md)"
+            f"give {', '.join([AUTO, *seen])} or {CPU}, or install Paddle's build or plug-in for it "
+            "(docs/guides/devices.md)"
         )
     kind = get_kind(name)
     return kind, [line for line in (*notices, kind.replaced) if line]

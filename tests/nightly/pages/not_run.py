@@ -144,7 +144,12 @@ IN_TEXT = {
 }
 
 # Pages without any command that a reader types: they name some, as what they explain.
-EXPLAINING = {"SECURITY.md", "docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
+EXPLAINING = {
+    "SECURITY.md",
+    "docs/explanation/architecture.md",
+    "docs/explanation/failure_modes.md",
+    "tests/golden/README.md",
+}
 
 _SESSIONS = tuple(
     f"docs/{name}.md"
@@ -154,8 +159,8 @@ _SESSIONS = tuple(
 
 # Pages whose commands another test runs, or that are about programs of hours.
 NOT_RUN_PAGES = {
-    "docs/finetune.md": PAGE_OF_ITS_OWN,
+    "docs/tutorials/finetuning.md": PAGE_OF_ITS_OWN,
     **{page: HOURS for page in PAGES if "benchmarks" in page},
     **dict.fromkeys(_SESSIONS, SESSION),
-    **dict.fromkeys(("docs/coming_from.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
+    **dict.fromkeys(("docs/guides/migrating.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
 }

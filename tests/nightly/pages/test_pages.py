@@ -136,7 +136,7 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
     reader = Reader(clone)
     bring_data(clone)
     (clone / "my_scenes.py").write_text(
-        re.findall(r"```python\n(.*?)```", make_text("docs/pointclouds.md"), re.DOTALL)[0]
+        re.findall(r"```python\n(.*?)```", make_text("docs/tutorials/point_clouds.md"), re.DOTALL)[0]
     )
     commands = [c for page in PAGES if page not in NOT_RUN_PAGES for c in make_commands(page) if c not in NOT_RUN]
     for command in dict.fromkeys(commands):  # what a reader has done already is not done again
@@ -240,7 +240,9 @@ def test_links_and_files_that_a_page_names_exist(page):
                 assert anchor in make_anchors(os.path.relpath(found, ROOT)), f"{page}: {target}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/own_code.md"])  # that one joins by -import
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page != "docs/guides/extending.md"]
+)  # that one joins by -import
 def test_programs_import_the_package_before_paddle(page):
     """Then they print no warning of Paddle's about a compiler cache that nobody needs."""
     for _, program in (block for block in make_blocks(page) if block[0] == "python"):

@@ -50,7 +50,7 @@ class Session:
 
 
 def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_path):
-    page = "docs/own_loop.md"
+    page = "docs/guides/custom_training_loop.md"
     one, two = (
         re.findall(r"^epoch \d loss ([\d.]+) top-1 ([\d.]+)", o, re.M) for o in Session(tmp_path, page).run(page)
     )
@@ -64,7 +64,7 @@ def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_pa
 
 
 def test_the_programs_of_the_library_run_in_their_order(tmp_path):
-    page = "docs/library.md"
+    page = "docs/guides/custom_training_loop.md"
     printed = Session(tmp_path, page).run(page)
     assert len(printed) == 5
     trained, model, scores, batch, types = (out.splitlines()[-1] for out in printed)
@@ -77,7 +77,7 @@ def test_the_programs_of_the_library_run_in_their_order(tmp_path):
 
 
 def test_from_a_folder_of_images_to_a_table_of_new_ones(tmp_path):
-    page = "docs/own_pictures.md"
+    page = "docs/tutorials/quickstart_custom_images.md"
     printed = Session(tmp_path, page).run(page)
     scores = [float(top1) for out in printed for top1 in re.findall(r"^top-1 ([\d.]+)", out, re.M)]
     assert scores[0] > 40  # of four classes
@@ -93,7 +93,7 @@ def test_from_a_folder_of_images_to_a_table_of_new_ones(tmp_path):
 
 
 def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
-    page = "docs/detection.md"
+    page = "docs/tutorials/detection.md"
     printed = Session(tmp_path, page).run(page)
     scores = [
         value for out in printed for value in re.findall(r"^AP ([\d.]+) (?:\[[\d., ]+\] )?AP50", out, re.MULTILINE)
@@ -122,7 +122,7 @@ def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
 
 
 def test_from_a_folder_of_label_maps_to_masks_of_new_images(tmp_path):
-    page = "docs/segmentation.md"
+    page = "docs/guides/segmentation.md"
     printed = Session(tmp_path, page).run(page)
     lines = [re.findall(r"^mIoU [^\n]*\)", out, re.MULTILINE) for out in printed]
     *_, trained = lines[3]
@@ -141,7 +141,7 @@ def test_from_a_folder_of_label_maps_to_masks_of_new_images(tmp_path):
 
 
 def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_their_rows(tmp_path):
-    page = "docs/evaluate_anything.md"
+    page = "docs/explanation/scoring_and_confidence_intervals.md"
     printed = Session(tmp_path, page).run(page)
     one, two = (out for out in printed if out.count(" of 360\n") == 4)
     shown = re.search(r"Both print\n\n```text\n(.*?)```", make_text(page), re.DOTALL)[1]
@@ -167,7 +167,7 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_
 
 
 def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
-    page = "docs/leaks.md"
+    page = "docs/guides/troubleshooting_metrics.md"
     write_leaking(tmp_path / "images")
     printed = Session(tmp_path, page).run(page)
     (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
@@ -180,7 +180,7 @@ def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
 
 
 def test_two_trainings_are_compared_and_the_page_shows_what_they_print(tmp_path):
-    page = "docs/compare.md"
+    page = "docs/explanation/scoring_and_confidence_intervals.md"
     printed = Session(tmp_path, page).run(page)
     shown, several = printed[2], printed[4]
     fixed, broken = (int(re.search(rf"^{kind} (\d+) ", shown, re.MULTILINE)[1]) for kind in ("fixed", "broken"))
@@ -202,14 +202,14 @@ def test_two_trainings_are_compared_and_the_page_shows_what_they_print(tmp_path)
 def test_two_nodes_of_the_loopback_address_train(tmp_path):
     for name in ("configs", "main_multi_gpu.py"):
         (tmp_path / name).symlink_to(ROOT / name)
-    Session(tmp_path, "docs/machines.md").run("docs/machines.md")
+    Session(tmp_path, "docs/guides/running.md").run("docs/guides/running.md")
     events = (tmp_path / "output" / "nodes" / "metrics.jsonl").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "output" / "nodes" / "run.json").read_text(encoding="utf-8"))["processes"] == 2
     assert '"kind": "evaluation"' in events
 
 
 def test_code_of_ones_own_trains_and_evaluates(tmp_path):
-    page = "docs/own_code.md"
+    page = "docs/guides/extending.md"
     assert {"counting.py", "counting.yaml"} <= {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page))}
     printed = Session(tmp_path, page).run(page)
     errors = [float(value) for out in printed for value in re.findall(r"^mean error ([\d.]+)", out, re.MULTILINE)]
@@ -218,11 +218,11 @@ def test_code_of_ones_own_trains_and_evaluates(tmp_path):
 
 def test_every_file_that_a_tutorial_runs_is_on_its_page():
     for page in (
-        "docs/own_pictures.md",
-        "docs/own_loop.md",
-        "docs/own_code.md",
-        "docs/machines.md",
-        "docs/evaluate_anything.md",
+        "docs/tutorials/quickstart_custom_images.md",
+        "docs/guides/custom_training_loop.md",
+        "docs/guides/extending.md",
+        "docs/guides/running.md",
+        "docs/explanation/scoring_and_confidence_intervals.md",
     ):
         named = {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page)) if name}
         run = {word for command in make_commands(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}

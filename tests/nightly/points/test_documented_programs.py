@@ -1,4 +1,4 @@
-"""The programs in docs/pointclouds.md and docs/sparse.md, extracted from the pages and run."""
+"""The programs in docs/tutorials/point_clouds.md and docs/guides/sparse_networks.md, extracted and run."""
 
 import re
 import shlex
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from support.processes import ROOT, run_command
 
-PAGE = (ROOT / "docs" / "pointclouds.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorials" / "point_clouds.md").read_text(encoding="utf-8")
 (OWN_DATA,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-SPARSE = (ROOT / "docs" / "sparse.md").read_text(encoding="utf-8")
+SPARSE = (ROOT / "docs" / "guides" / "sparse_networks.md").read_text(encoding="utf-8")
 TUTORIAL, CLASSIFICATION, COMPLETION, SEQUENCE, NETWORK = re.findall(r"```python\n(.*?)```", SPARSE, re.DOTALL)
 
 

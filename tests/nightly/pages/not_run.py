@@ -51,8 +51,6 @@ NOT_RUN = {
     "python -m paddlevit_dist": "lists the commands; tests/integration/commands/test_environment.py",
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[tensorboard]'": DOWNLOAD,
-    "pip install '.[visualdl]'": DOWNLOAD,
-    "pip install '.[wandb]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "

@@ -16,6 +16,8 @@ SCRIPTS = {
     "custom_dataset_and_model.py": (r"^stripes: ([\d.]+) %, 2514 parameters$", 90.0),
     "sparse_network.py": (r"^ball or box: ([\d.]+) % of 120$", 80.0),
     "score_in_parallel.py": (r"^top-1 ([\d.]+) \[[\d., ]+\] of 360$", 80.0),
+    "sparse_completion.py": (r"IoU ([\d.]+) of the half", 0.7),
+    "sparse_sequences.py": (r"accuracy ([\d.]+)$", 0.9),
     "score_anything.py": (r"^Accuracy: top-5 ([\d.]+) \[", 60.0),
 }
 

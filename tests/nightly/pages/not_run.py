@@ -51,13 +51,12 @@ NOT_RUN = {
     "python -m paddlevit_dist": "lists the commands; tests/integration/commands/test_environment.py",
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[tensorboard]'": DOWNLOAD,
-    "pip install '.[visualdl]'": DOWNLOAD,
-    "pip install '.[wandb]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
     "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,
+    "pip install paddleclas --no-deps": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
     "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,
     "python -m paddlevit_dist export deit.pth exported/deit -model=deit_small_patch16_224 -image_size=384": DOWNLOAD,
@@ -111,6 +110,11 @@ NOT_RUN = {
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
 IN_TEXT = {
+    "pip install --no-deps 'timm>=1.0.31,<1.1'": DOWNLOAD,
+    "paddlevit-dist train -cfg=finetune_folder MODEL.NAME timm:mobilenetv4_conv_small -data_path=my_images "
+    "-output=output/mobile": DOWNLOAD,
+    "paddlevit-dist train -cfg=finetune_folder MODEL.NAME paddleclas:PPLCNet_x1_0 -data_path=my_images "
+    "-output=output/lcnet": DOWNLOAD,
     "paddlevit-dist doctor -device=npu -cfg=vit_digits": CARD,
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=1 -output=one": CARD,
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=2 -batch_size=16 -output=two": CARD,

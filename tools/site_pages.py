@@ -1,7 +1,7 @@
-"""Hooks of ``make site``: the pages outside docs/ join the site, and links that GitHub follows lead to its pages.
+"""Hooks of ``make site``: add the pages outside docs/ to the site, and rewrite links.
 
-Links are written as GitHub needs them: relative to the file, among all files of the repository. On the site a link to a
-page leads to where that page is there; one to another file of the repository becomes its text.
+Pages contain links as GitHub needs them: relative to the file, among all files of the repository. The hook replaces a
+link to a page by the address of that page on the site, and a link to another file by its text.
 """
 
 import posixpath
@@ -19,6 +19,7 @@ OUTSIDE = {  # page of the repository -> its place on the site
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "RELEASING.md": "releasing.md",
+    "SECURITY.md": "security.md",
     **{f"benchmarks/results/{path.name}": f"measured/{path.name}" for path in ROOT.glob("benchmarks/results/*.md")},
 }
 _LINK = re.compile(r"\[([^\]\[]*)\]\(([^)\s]+)\)")

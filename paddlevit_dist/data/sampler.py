@@ -1,6 +1,6 @@
 """Which samples each rank reads, in which order: the same for any number of processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,9 @@ class TrainingSampler(DistributedBatchSampler):
     Args:
         dataset: ``TransformedDataset``, or anything else with a length.
         batch_size: samples of one micro-batch on one rank.
-        rank, world_size: None: of this process.
+        rank: None: the rank of this process.
+        world_size: None: the number of processes of this run.
+        accumulation_steps: micro-batches of one update.
         seed: of the run.
         repeats: readings of each sample that an epoch contains.
     Raises:
@@ -78,7 +80,7 @@ class TrainingSampler(DistributedBatchSampler):
 
     def __init__(
         self,
-        dataset,
+        dataset: Sized,
         batch_size: int,
         *,
         rank: int | None = None,
@@ -197,7 +199,9 @@ class EvaluationSampler(DistributedBatchSampler):
     have different numbers of batches. Paddle's own sampler pads with repeated samples, which changes the result.
     """
 
-    def __init__(self, dataset, batch_size: int, *, rank: int | None = None, world_size: int | None = None) -> None:
+    def __init__(
+        self, dataset: Sized, batch_size: int, *, rank: int | None = None, world_size: int | None = None
+    ) -> None:
         rank, world_size = _place(rank, world_size)
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=False, drop_last=False)
 

@@ -11,7 +11,6 @@ CARD = "needs an accelerator; tests/integration/device/test_made_up_device.py do
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/nightly/launch/test_nodes.py runs it on one"
 INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
-OWN_CODE = "tests/nightly/commands/test_own_code.py"
 SELFTEST = "tests/nightly/distributed/test_selftest.py"
 SEEDS = "tests/nightly/compare/test_groups_of_seeds.py trains smaller groups; unit/compare/test_groups.py compares them"
 ITSELF = "is the test suite, or part of it"
@@ -102,6 +101,9 @@ NOT_RUN = {
     "make coverage": ITSELF,
     "make fuzz": ITSELF,
     "make accept": HOURS,
+    "make bench": HOURS,
+    "make bench-all": HOURS,
+    "make bench-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs it small on a CPU",
     "make accept-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs a row on a CPU",
     "make test-gpu-wheel": DOWNLOAD,
     "make audit": DOWNLOAD,
@@ -123,10 +125,6 @@ IN_TEXT = {
     "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "
     "-output=./output/logged": "tests/unit/logging/test_event_logs.py",
     "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/unit/logging/test_event_logs.py",
-    "paddlevit-dist train -import=my_things -cfg=vit_tiny_patch16_224 -dataset=stripes DATA.STRIPES.WIDTH 4 "
-    "-output=run": OWN_CODE,
-    "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": OWN_CODE,
-    "paddlevit-dist export run exported/stripes -import=my_things": OWN_CODE,
     "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
     "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/integration/distributed/test_stops.py",
     "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": SELFTEST,
@@ -142,9 +140,6 @@ IN_TEXT = {
     "paddlevit-dist train -cfg=vit_digits -epochs=6 -ngpus=1 -seeds=5 -output=output/faster TRAIN.BASE_LR 3e-3": SEEDS,
     "paddlevit-dist compare output/usual output/faster": SEEDS,
     "paddlevit-dist report output/usual output/faster -output=output/seeds.html": SEEDS,
-    "make bench": HOURS,
-    "make bench-all": HOURS,
-    "make bench-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs it small on a CPU",
 }
 
 # Pages without any command that a reader types: they name some, as what they explain.
@@ -155,10 +150,13 @@ EXPLAINING = {
     "tests/golden/README.md",
 }
 
-_SESSIONS = tuple(
-    f"docs/{name}.md"
-    for name in "own_pictures library own_loop own_code machines detection segmentation leaks compare "
-    "evaluate_anything".split()
+_SESSIONS = (
+    "docs/tutorials/quickstart_custom_images.md",
+    "docs/tutorials/detection.md",
+    "docs/guides/segmentation.md",
+    "docs/guides/custom_training_loop.md",
+    "docs/guides/extending.md",
+    "docs/explanation/scoring_and_confidence_intervals.md",
 )
 
 # Pages whose commands another test runs, or that are about programs of hours.

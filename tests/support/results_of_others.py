@@ -20,11 +20,25 @@ def write(path: Path, lines: list) -> None:
 
 
 def write_results_of_others(folder: Path) -> None:
-    """Write logits.csv, found_boxes, found_maps, found_points and found_scenes, and the truth in boxes and maps."""
+    """Write logits.csv, found_boxes, found_maps, found_points and found_scenes, and the truth in boxes and maps.
+
+    Also write the class folders ``drawn``, of which a run draws its validation set.
+    """
+    write_class_folders(folder / "drawn")
     write_logits(folder / "logits.csv")
     write_boxes_and_maps(folder)
     write_points(folder / "found_points")
     write_scenes(folder / "found_scenes")
+
+
+def write_class_folders(folder: Path) -> None:
+    """80 gray images, dark and light."""
+    generator = np.random.default_rng(0)
+    for number in range(80):
+        images = folder / ("dark", "light")[number % 2]
+        images.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 200, (16, 16)) + 55 * (number % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(images / f"{number:02d}.png")
 
 
 def write_logits(file: Path) -> None:

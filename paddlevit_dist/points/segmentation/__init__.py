@@ -1,4 +1,4 @@
-"""Semantic segmentation of point clouds: ``task``, ``settings``, ``metrics``; ``fragments``: scenes seen in parts."""
+"""Semantic segmentation of point clouds: ``task``, ``settings``, ``metrics``; ``fragments``: evaluation in blocks."""
 
 from ...runtime.lazy_names import lazy_names
 

@@ -1,4 +1,4 @@
-"""Classification of shapes: ``task``, ``settings``, ``data`` (the contract, ModelNet) and ``solids``, made up."""
+"""Classification of shapes: ``task``, ``settings``, ``data`` (base class, ModelNet) and ``solids`` (synthetic)."""
 
 from ...runtime.lazy_names import lazy_names
 

@@ -208,7 +208,6 @@ def test_every_file_that_a_tutorial_runs_is_on_its_page():
         "docs/tutorials/quickstart_custom_images.md",
         CUSTOM_LOOP,
         "docs/guides/extending.md",
-        SCORING,
     ):
         named = {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page)) if name}
         run = {word for command in make_commands(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}

@@ -2,10 +2,10 @@
 
 Three things are set for Paddle on a CPU. Its MKL takes a slow path on AMD processors unless told which instruction set
 to use, which is most of the gain (docs/explanation/benchmarks.md). glibc's malloc returns large tensors to the kernel,
-which then has to zero the pages again for the next one. And Paddle's views of a tensor (``transpose``, slices) are read much
-more slowly by the operations after them than a copy is made. Libraries read such variables when they are loaded, and
-malloc when the process starts, which can be told by a call, too. So the entry sets them before it imports Paddle or
-NumPy, and spawned workers inherit them; where that is too late, it replaces itself with the same command.
+which then has to zero the pages again for the next one. And Paddle's views of a tensor (``transpose``, slices) are
+read much more slowly by the operations after them than a copy is made. Libraries read such variables when they are
+loaded, and malloc when the process starts, which can be told by a call, too. So the entry sets them before it imports
+Paddle or NumPy, and spawned workers inherit them; where that is too late, it replaces itself with the same command.
 """
 
 import contextlib

@@ -12,8 +12,9 @@ _LONGEST_EVENT = 1 << 22  # bytes of a line
 
 
 def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of ``metrics.jsonl``, none where there is no such file; what is none of ours, such as the last line of
-    a run that was killed while writing it, has the kind "unreadable".
+    """Yield the lines of ``metrics.jsonl``; nothing if the file does not exist.
+
+    A line that is not an event, such as the last line of a run that was killed, has the kind "unreadable".
 
     Raises:
         OSError: the file cannot be read.

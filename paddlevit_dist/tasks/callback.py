@@ -15,16 +15,16 @@ from .task import LossTerm, Records, StepPosition
 
 
 class RunFacts(NamedTuple):
-    """Facts that a callback is told at the start.
+    """Facts about a run that a callback gets at the start.
 
     Attributes:
         folder: the output folder, SAVE.
-        config: the frozen configuration; ``config.TRAIN.BASE_LR``, for example.
-        config_text: the same as YAML.
+        config: the frozen configuration, such as ``config.TRAIN.BASE_LR``.
+        config_text: the configuration as YAML.
         trains: False for an evaluation alone.
-        epochs: of the whole training.
-        updates_per_epoch: of the whole group of processes.
-        update: updates that are made already, of a run that is resumed; 0 for a new one.
+        epochs: number of epochs of the whole training run.
+        updates_per_epoch: updates of an epoch, over all processes.
+        update: updates that a resumed run has already made; 0 for a new run.
     """
 
     folder: Path
@@ -36,17 +36,25 @@ class RunFacts(NamedTuple):
     update: int = 0
 
     def history(self) -> Iterator[dict[str, Any]]:
-        """The reports and evaluations up to here of a training that is resumed, without those that it repeats: lines
-        of ``metrics.jsonl`` whose ``kind`` is "training" or "evaluation", with the ``update`` of both."""
+        """Yield the reports and evaluations before a resume, without those that the run repeats.
+
+        They are the lines of ``metrics.jsonl`` whose ``kind`` is "training" or "evaluation", each with ``update``.
+        """
         for event in recorded_events(self.folder) if self.update else ():
-            is_told = event.get("kind") in ("training", "evaluation") and "epoch" in event
-            if is_told and not event.get("superseded"):
+            is_reported = event.get("kind") in ("training", "evaluation") and "epoch" in event
+            if is_reported and not event.get("superseded"):
                 yield {"update": event["epoch"] * self.updates_per_epoch, **event, **get_interval_ends(event)}
 
 
 def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
-    """For callbacks, of a line of ``metrics.jsonl``: the ends of the main score's interval, which is the first that it
-    has, such as "top-1 low" and "top-1 high"; empty where it has none."""
+    """Return the ends of the main score's interval, such as "top-1 low" and "top-1 high".
+
+    Args:
+        evaluation: a line of ``metrics.jsonl``. Its first interval is that of the main score.
+
+    Returns:
+        The two ends by name; empty without an interval.
+    """
     for name, ends in evaluation.get("interval", {}).items():
         if name != "percent":
             return dict(zip((f"{name} low", f"{name} high"), ends or ()))
@@ -54,15 +62,15 @@ def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
 
 
 class UpdateRecord(NamedTuple):
-    """An update that has been made.
+    """Record of a completed update.
 
     Attributes:
-        step: its place; ``step.update`` updates were made before it.
-        terms: of the loss, one dictionary for each micro-batch, on the device.
-        is_finite: it has changed the weights.
-        learning_rate: it was made with.
-        made: updates of the epoch up to it.
-        is_last: of the epoch.
+        step: its position; ``step.update`` updates came before it.
+        terms: terms of the loss, one dictionary for each micro-batch, on the device.
+        is_finite: the update has changed the weights.
+        learning_rate: learning rate of the update.
+        made: updates of the epoch, including this one.
+        is_last: this is the last update of the epoch.
     """
 
     step: StepPosition
@@ -74,90 +82,98 @@ class UpdateRecord(NamedTuple):
 
 
 class Callback:
-    """Base class; each method may be left out.
+    """Base class of callbacks. A subclass defines the methods that it needs.
 
-    What users may rely on are the methods up to ``end``. They are called in the main process only, in its main thread.
-    A callback of a user must not change the training, and nothing that these methods are given is on a device. While
-    it works the training waits. What it raises in ``start`` ends the run. Later the run goes on without this callback:
-    its traceback is shown and logged, as is one line for an ``OSError`` such as a full disk. A ``UserError`` ends the
-    run at any time with its message as the last line: for a callback that has seen enough.
+    Users may rely on the methods up to ``end``. The main process calls them in its main thread, and training waits
+    until they return. Their arguments are not on a device. A callback must not change the training run.
 
-    The methods below them are of this package's own and change with it.
+    An exception in ``start`` ends the run. After a later exception, the run logs the traceback (one line for an
+    ``OSError`` such as a full disk) and continues without this callback. A ``UserError`` ends the run at any time, and
+    its message is the last line of the log.
+
+    The methods after ``end`` are for this package and may change.
     """
 
-    #: modules that it needs -> what to install with pip; where one is missing, the run does not start
+    #: modules that the callback needs -> pip package; the run does not start if one is missing
     requires: dict[str, str] = {}
 
     def start(self, run: RunFacts) -> None:
-        """The run is about to compute."""
+        """Start with a run, before it computes."""
 
     def report(self, update: int, values: dict[str, float]) -> None:
-        """Some updates were made.
+        """Receive the means since the last report.
 
         Args:
-            update: how many there are since the start of the training.
-            values: means since the last report, as in ``metrics.jsonl``: the terms of the loss, epoch, learning_rate,
-                gradient_norm (where it is finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
+            update: number of updates since the start of training.
+            values: means as in ``metrics.jsonl``: the terms of the loss, epoch, learning_rate, gradient_norm (if it is
+                finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
         """
 
     def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
-        """The model was evaluated after ``epoch``, with the averaged weights if there are any. In an evaluation alone
-        ``update`` and ``epoch`` are 0. ``values`` has the ends of the main score's interval, such as "top-1 low" and
-        "top-1 high", where there is one."""
+        """Receive the scores of an evaluation, of the averaged weights if there are any.
+
+        Args:
+            update: number of updates since the start of training; 0 in an evaluation alone.
+            epoch: the last epoch, from 1; 0 in an evaluation alone.
+            values: scores by name, and the ends of the main score's interval, such as "top-1 low" and "top-1 high".
+        """
 
     def saved(self, path: Path) -> None:
-        """A checkpoint is on disk; told before the next of the other calls."""
+        """Receive the path of a checkpoint on disk, before the next of the other calls."""
 
     def end(self, outcome: str) -> None:
-        """The run is over: "finished", "stopped" (asked to, and saved) or "failed". Not called for a run that was
-        killed or that ended before ``start``."""
+        """End with the run. This is not called for a run that was killed or that ended before ``start``.
 
-    # ---- of this package's own ---------------------------------------------------------------------------------
+        Args:
+            outcome: "finished", "stopped" (on request, and saved) or "failed".
+        """
 
-    #: every rank has one, and all act alike where they communicate; what it raises ends the run
+    # ---- for this package ---------------------------------------------------------------------------------------
+
+    #: every rank has such a callback, and all act alike if they communicate; an exception ends the run
     on_every_rank = False
 
     def epoch_started(self, epoch: int, made: int) -> None:
-        """An epoch begins, of which ``made`` updates were made by the run that this one continues."""
+        """Start an epoch; a resumed run has already done ``made`` of its updates."""
 
     def data_awaited(self) -> None:
-        """The loop turns to the loader for the next update's batches."""
+        """Wait for the loader: the loop requests the batches of the next update."""
 
     def update_started(self, step: StepPosition, batches: list[dict[str, Any]]) -> None:
-        """An update's batches are there."""
+        """Start an update with these batches."""
 
     def update_done(self, update: UpdateRecord) -> None:
-        """An update is made, and counted."""
+        """Receive a completed update."""
 
     def epoch_left(self) -> None:
-        """No more updates in this epoch: all are made, or the run is ending."""
+        """Leave the epoch: all updates are done, or the run is ending."""
 
     def epoch_done(self, epoch: int) -> None:
-        """All updates of the epoch are made."""
+        """End an epoch: all its updates are done."""
 
     def paused(self, what: str) -> None:
-        """Something that is no training begins, in words that follow "the run is"."""
+        """Pause training for something else; ``what`` completes the sentence "the run is ..."."""
 
     def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
-        """The weights that count were evaluated, in a pause; ``values`` and ``line`` are the task's."""
+        """Receive the evaluation of the weights that count, during a pause; the task makes ``values`` and ``line``."""
 
-    #: why the training is to end here, after ``epoch_evaluated`` or before it begins; equal on every rank
+    #: reason to end training here, after ``epoch_evaluated`` or before training begins; equal on every rank
     ends_training = ""
 
     def resumed(self) -> None:
-        """Hear that a pause is over."""
+        """Continue after a pause."""
 
     def training_done(self) -> None:
-        """All epochs are trained, evaluated and saved."""
+        """End training: all epochs are trained, evaluated and saved."""
 
-    #: from ``evaluation_started`` on: the task is to keep records for figures (``EvaluationStep.keeps_records``)
+    #: from ``evaluation_started`` on: the task keeps records for figures (``EvaluationStep.keeps_records``)
     wants_records = False
 
     def evaluation_started(self, is_shown: bool) -> None:
-        """An evaluation begins; ``is_shown``: it is the one that a run ends with, of labeled samples."""
+        """Start an evaluation; ``is_shown`` is true for the last one of a run, of labeled samples."""
 
     def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
-        """A batch was evaluated; ``records`` as ``Task.eval_step`` returned them."""
+        """Receive an evaluated batch, with the records that ``Task.eval_step`` returned."""
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
-        """A run that only evaluates is over; ``facts`` are plain values that tell what was evaluated."""
+        """End a run that only evaluates; ``facts`` are plain values about what it evaluated."""

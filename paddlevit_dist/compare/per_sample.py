@@ -69,7 +69,7 @@ class PerSample(Callback):
     def _nothing_kept(self) -> str:
         return (
             f"-per_sample: the metrics of task {self._run.config.TASK} keep nothing of each sample: give them "
-            "per_sample and resampled, as docs/explanation/scoring_and_confidence_intervals.md says, or leave it out"
+            "per_sample and bootstrap_values (docs/explanation/scoring_and_confidence_intervals.md), or drop the flag"
         )
 
 

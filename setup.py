@@ -105,7 +105,7 @@ EXTRAS = {
 setup(
     name="paddlevit_dist",
     version=VERSION.group(1),
-    description="Train and evaluate vision models on all devices of a machine with PaddlePaddle, and trust the numbers",
+    description="Train and evaluate vision models with PaddlePaddle on one GPU or many machines, reproducibly",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     author="The authors of paddlevit_dist",

@@ -1,4 +1,4 @@
-"""Train and evaluate vision models on all the devices of a machine with PaddlePaddle, and trust the numbers.
+"""Train and evaluate vision models with PaddlePaddle on one GPU or many machines, with reproducible results.
 
 The public names are imported on first use, so that ``import paddlevit_dist`` alone does not load Paddle.
 """

@@ -94,6 +94,7 @@ NOT_RUN = {
     "--output=predictions": OTHER_FILES,
     "python -m paddlevit_dist predict output/heads scan.nii.gz patients/ --output=predictions": OTHER_FILES,
     "make demo PYTHON=/path/to/python3.11": "names a Python that is not here",
+    "sh examples/cluster/two_nodes.sh": "tests/nightly/pages/test_cluster_example.py runs it",
     "make lint": ITSELF,
     "make test": ITSELF,
     "make test-integration": ITSELF,

@@ -189,7 +189,7 @@ def _rules(options: Namespace) -> str:
 
 def _crowded(table: Any, limits: Sequence[int]) -> list[str]:
     """Say how many images have more annotations of a category than detections of it count."""
-    from ..images.data.odd_data import count
+    from ..images.data.data_warnings import count
 
     crowded = table.annotated[table.annotated[:, 2] > limits[-1]]
     if not len(crowded):

@@ -1,9 +1,9 @@
-"""Images: two tasks and what they share.
+"""Image tasks and the code they share.
 
-- ``classification``, ``detection``: the tasks
-- ``data``: datasets; ``transforms``: of images; ``models``: networks; ``settings``: keys of both tasks
-- ``prepare``: ``prepare images``
-- ``run_lengths``: masks as COCO's files hold them
+- ``classification``, ``detection``, ``segmentation``: the tasks
+- ``data``: datasets; ``transforms``: image transforms; ``models``: networks; ``settings``: keys that the tasks share
+- ``prepare``: the command ``prepare images``
+- ``run_lengths``: masks in the formats of COCO's files
 """
 
 from ..runtime.lazy_names import lazy_names

@@ -227,14 +227,14 @@ class ImageTransform:
 
     def pixels(self, image: Any, generator: np.random.Generator | int | None = None) -> np.ndarray:
         """Transform one image to uint8 (channels, height, width), without Paddle; the arguments are those of a call."""
-        from ..images.data.inputs import GivenImages
+        from ..images.data.inputs import InMemoryImages
         from ..images.data.reading import decode_image, read_file
 
         if isinstance(image, (str, os.PathLike)):
             path = os.fspath(image)
             decoded: Image.Image = decode_image(read_file(path), path, self._mode, self._reading)
         else:
-            decoded = GivenImages([image], None, self._mode, self._reading).image(0)
+            decoded = InMemoryImages([image], None, self._mode, self._reading).image(0)
         return cast(np.ndarray, self._transform(decoded, np.random.default_rng(generator)))
 
     def normalize(self, images: paddle.Tensor) -> paddle.Tensor:

@@ -1,7 +1,8 @@
-"""Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), ``segmentation`` and ``instances`` (the tasks).
+"""Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), and the tasks.
 
-Both share ``scene_task``, ``settings``, ``inputs`` and ``outputs`` (prediction) and ``scene_figures``. ``prepare``
-makes stores of raw scenes; ``submission`` reads predictions in ScanNet's format.
+The tasks ``segmentation`` and ``instances`` share ``scene_task``, ``settings``, ``inputs`` and ``outputs`` (prediction)
+and ``scene_figures``. ``shapes`` classifies whole shapes. ``prepare`` converts raw scenes to stores; ``submission``
+reads predictions in ScanNet's format.
 """
 
 from ..runtime.lazy_names import lazy_names

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from ...runtime.errors import UserError
 from ...runtime.files import read_regular
-from ..data.odd_data import OddData, count
+from ..data.data_warnings import DataWarnings, count
 
 _LARGEST_ID = 2**53  # ids pass through programs that keep numbers as floats
 _LARGEST_SIDE = 2**31 - 1
@@ -158,7 +158,7 @@ class CocoFile:
         Raises:
             UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
         """
-        self.file, self.takes_texts, self.odd = file, takes_texts, OddData(file)
+        self.file, self.takes_texts, self.odd = file, takes_texts, DataWarnings(file)
         self.categories: dict[Id, CocoCategory] = {}
         self.images: list[CocoImage] = []
         self.positions: dict[Id, int] = {}

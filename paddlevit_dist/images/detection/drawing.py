@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from ...runtime.text_rendering import printable_or, render_text
 from ...tasks.figures import Color, class_colors
-from ..drawing import CELL_PX, fit_image, in_square
+from ..drawing import CELL_PX, fit_image, paste_in_square
 from ..run_lengths import decode
 
 _ENLARGED_TO_PX = CELL_PX  # the longer side of a small image, or up to twice as much: names must fit in
@@ -62,7 +62,7 @@ def draw_boxes(
     return np.asarray(canvas)
 
 
-def in_cell(
+def fit_in_cell(
     image: np.ndarray,
     boxes: np.ndarray,
     labels: np.ndarray,
@@ -79,7 +79,7 @@ def in_cell(
     height, width = cell.shape[:2]
     if masks is not None:
         masks = [np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)) for mask in masks]
-    return in_square(draw_boxes(cell, boxes * (CELL_PX / max(image.shape[:2])), labels, names, scores, masks))
+    return paste_in_square(draw_boxes(cell, boxes * (CELL_PX / max(image.shape[:2])), labels, names, scores, masks))
 
 
 def enlargement(size: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable
 from ..drawing import build_gallery
 from .detections import DetectedObjects, as_written, boxes_to_corners
-from .drawing import in_cell
+from .drawing import fit_in_cell
 from .evaluation.accumulation import (
     AREA_RANGES,
     IOU_THRESHOLDS,
@@ -121,8 +121,8 @@ def _hardest(
         found = predict(index)
         found = found.only(found.scores >= least_score)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
-        left = in_cell(pixels, boxes_to_corners(truth.boxes), true_labels, names)
-        return [left, in_cell(pixels, found.boxes, found.labels, names, scores=found.scores)]
+        left = fit_in_cell(pixels, boxes_to_corners(truth.boxes), true_labels, names)
+        return [left, fit_in_cell(pixels, found.boxes, found.labels, names, scores=found.scores)]
 
     said = [f"{went.right[place]} right, {went.wrong[place]} wrong, {went.missed[place]} missed" for _, place in chosen]
     note = "Those with the lowest F1 of their boxes at an IoU of 0.5, and of equal ones with the most mistakes. "

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line, shorten
-from ..data.odd_data import count
+from ..data.data_warnings import count
 from .coco_files import Id, short
 
 Offset = tuple[bool, tuple[str, ...]]  # whether the known path is the longer one, and what it has in front

@@ -14,9 +14,9 @@ from ...runtime.printing import shorten
 from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
 from ...tasks.sample_checks import BadSample
+from ..data.data_warnings import count
 from ..data.formats import stems
 from ..data.inputs import IMAGES, AnnotatedImages
-from ..data.odd_data import count
 from .coco_files import CocoFile, Id, file_name
 from .data.indexed_images import number_images
 from .data.samples import DetectionSample

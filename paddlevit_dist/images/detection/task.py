@@ -216,7 +216,7 @@ class Detection(BackboneTask):
 
     def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it, with the boxes that it learns."""
-        from .drawing import in_cell
+        from .drawing import fit_in_cell
 
         facts = host_facts(batch)
         drawn = []
@@ -225,12 +225,12 @@ class Detection(BackboneTask):
             masks = batch["masks"][row, :number, :height, :width] if "masks" in batch else None
             boxes, labels = batch["boxes"][row, :number], batch["labels"][row, :number]
             caption = f"{width} x {height}, {number} box{'' if number == 1 else 'es'}"
-            drawn.append((in_cell(np.ascontiguousarray(pixels), boxes, labels, self.class_names, masks), caption))
+            drawn.append((fit_in_cell(np.ascontiguousarray(pixels), boxes, labels, self.class_names, masks), caption))
         return drawn
 
     def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Images as an evaluation has them, with all that is annotated; crowds are gray."""
-        from .drawing import in_cell
+        from .drawing import fit_in_cell
         from .prediction import DetectionInput
 
         transform = DetectionInput(evaluation_transform(self.config))
@@ -243,7 +243,7 @@ class Detection(BackboneTask):
             labels = np.where(annotations.is_crowd, -1, annotations.labels)
             pixels = np.ascontiguousarray(np.rint(image.transpose(1, 2, 0)).astype(np.uint8))
             caption = f"{image.shape[2]} x {image.shape[1]}, {len(boxes)} annotated"
-            drawn.append((in_cell(pixels, boxes, labels, self.class_names), caption))
+            drawn.append((fit_in_cell(pixels, boxes, labels, self.class_names), caption))
         return drawn
 
     def image_legend(self) -> list[tuple[str, Color]]:

@@ -120,7 +120,7 @@ def test_rare_classes_give_the_same_for_any_processes(options, images, tmp_path)
 def test_options_that_contradict_or_do_not_fit(images, output):
     arguments = [f"-output={output}", *IMAGES, f"-data_path={images}"]
     both = ["DATA.CLASS_BALANCED", "true", "TRAIN.CLASS_WEIGHTS", "balanced"]
-    assert "both make up for rare classes; keep one" in refused(*arguments, *both)
+    assert "both correct for rare classes; keep one" in refused(*arguments, *both)
     assert "TRAIN.CLASS_WEIGHTS has 3 weights, expected 2" in refused(*arguments, "TRAIN.CLASS_WEIGHTS", "[1,2,3]")
     assert "expected balanced, a list of numbers" in refused(*arguments, "TRAIN.CLASS_WEIGHTS", "rare")
     assert "DATA.VAL_FRACTION" in refused(*arguments, "DATA.VAL_FRACTION", "1")

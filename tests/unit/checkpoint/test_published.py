@@ -191,7 +191,7 @@ def test_where_the_hub_cannot_be_asked_a_note_says_that_the_variants_numbers_are
     configuration = load(WORDS)
     assert configuration.values.DATA.IMAGENET_MEAN == [0.485, 0.456, 0.406]
     (note,) = [line for line in configuration.notices if OWN in line]
-    assert note.startswith(f"note: what {OWN} expects of images is not known: ") and "501" in note
+    assert note.startswith(f"note: the input that {OWN} expects is not known: ") and "501" in note
     recorded = ["DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]", "DATA.CROP_PCT", "1", "-image_size=32"]
     asked = len(hub.requests)
     _fetch_once.cache_clear()

@@ -252,7 +252,7 @@ def test_an_empty_segmentation_is_none(evaluate, nothing):
     annotations = changed(ANNOTATIONS, ["annotations", 0, "segmentation"], [[10, 10, 50, 10, 50, 50, 10, 50]])
     annotations = changed(annotations, ["annotations", 1, "segmentation"], nothing)
     told = evaluate(annotations, RESULTS, "-iou_type=segm")[1]
-    assert "2 objects without a mask: the box is taken, as 3" in " ".join(told.split())
+    assert "2 objects without a mask: the box is taken, such as 3" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("path, value, message", [

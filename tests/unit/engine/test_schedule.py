@@ -154,6 +154,6 @@ def test_model_and_weights_follow_one_another():
     assert list(load([RECIPE]).values.DATA.IMAGENET_MEAN) == [0.5, 0.5, 0.5]
     random = load([RECIPE, "MODEL.NAME", "mixer_b16_224", "MODEL.PRETRAINED_REQUIRED", "false"], None)
     assert random.values.MODEL.PRETRAINED is None
-    with pytest.raises(UserError, match="MODEL.NAME mixer_b16_224: vit_small.* are weights of another model: add"):
+    with pytest.raises(UserError, match="MODEL.NAME mixer_b16_224: vit_small.* are weights of another model; add"):
         load([RECIPE, "MODEL.NAME", "mixer_b16_224"])
     assert load([RECIPE, "-eval", "-resume=auto"]).values.MODEL.PRETRAINED is None

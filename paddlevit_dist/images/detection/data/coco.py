@@ -12,10 +12,10 @@ import numpy as np
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
 from ....tasks.dataset import require_split
-from ...data.annotated_files import image_names
-from ...data.box_layouts import is_coco, json_files, names_split
-from ...data.formats import SPLIT_WORDS, folder_paths
-from ...data.reading import SPLITS, existing_folder
+from ...data.annotated_files import list_image_names
+from ...data.box_layouts import is_coco, list_json_files, names_split
+from ...data.formats import SPLIT_WORDS, list_folders
+from ...data.reading import SPLITS, require_folder
 from ...run_lengths import outline
 from ..coco_files import CocoFile, CocoImage, elements, file_name, require_sides, segmentation_at
 from ..settings import DetectionSettings
@@ -69,7 +69,7 @@ class Coco(IndexedDetectionImages):
         """
         self.split = split
         data_path, file = _folder_and_file(data_path)
-        root = existing_folder(data_path, "coco", _LAYOUT)
+        root = require_folder(data_path, "coco", _LAYOUT)
         file, folder = find_files(root, split, annotations or (file if split == "train" else None), images)
         self._file, self._below = file, os.path.relpath(folder, root)
         inside = () if anywhere else (root, folder)
@@ -94,7 +94,7 @@ class Coco(IndexedDetectionImages):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Whether a file's name says that it is for validation."""
-        return bool(_find_named_after(json_files(_folder_and_file(data_path)[0] or ""), "val"))
+        return bool(_find_named_after(list_json_files(_folder_and_file(data_path)[0] or ""), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_stream": None}
@@ -104,7 +104,7 @@ class Coco(IndexedDetectionImages):
 
     def beside(self) -> list[str]:
         named = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}
-        return [name for name in image_names(self.root) if name not in named]
+        return [name for name in list_image_names(self.root) if name not in named]
 
     def masks(self, index: int) -> list[Any]:
         return [self._mask(row) for row in self._index.get_objects(index)]
@@ -153,7 +153,7 @@ def _find_by_name(root: str, name: str | None, key: str, is_there: Any, kind: st
 
 
 def _find_annotations(root: str, split: str) -> str:
-    files = json_files(root)
+    files = list_json_files(root)
     fitting = _find_named_after(files, split)
     preferred = [file for file in fitting if os.path.basename(file).startswith("instances")] or fitting
     if len(preferred) == 1:
@@ -196,7 +196,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
     folders = [
         path
         for parent in (root, os.path.join(root, "images"))
-        for path in folder_paths(parent)
+        for path in list_folders(parent)
         if names_split(os.path.basename(path), split) or os.path.basename(path) in words
     ]
     folders += [os.path.join(root, "images", "default")]  # CVAT's subset where no other was named

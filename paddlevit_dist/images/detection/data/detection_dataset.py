@@ -7,8 +7,8 @@ import numpy as np
 from PIL import Image
 
 from ....tasks.sample_groups import FOLDER, SUBJECT
+from ...data.data_warnings import count
 from ...data.image_dataset import ImageDataset
-from ...data.odd_data import count
 
 
 class ImageAnnotations(NamedTuple):

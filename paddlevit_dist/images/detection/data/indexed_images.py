@@ -20,8 +20,8 @@ from ....data.checked_files import DamagedCacheError, checked_file, map_verified
 from ....data.path_index import PathIndex, ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import map_array
-from ...data.inspection import in_threads
-from ...data.odd_data import OddData
+from ...data.data_warnings import DataWarnings
+from ...data.inspection import run_in_threads
 from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
 from .detection_dataset import DetectionDataset, ImageAnnotations, format_counts
 from .transforms import Size
@@ -313,7 +313,7 @@ _PROVING = 300  # images whose sizes are compared with their files, in equal ste
 
 
 def fill_in(
-    sizes: np.ndarray, file: Callable[[int], str], configured: bool | None, source: str, odd: OddData
+    sizes: np.ndarray, file: Callable[[int], str], configured: bool | None, source: str, odd: DataWarnings
 ) -> tuple[bool, np.ndarray, str]:
     """Decide whether boxes are on images as their EXIF orientation turns them, and measure the images of which nobody
     has said how large they are.
@@ -403,6 +403,6 @@ def measure_both(files: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
             return 0, 0, 0, 0
         return (height, width, width, height) if lies else (height, width, height, width)
 
-    sizes = in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
+    sizes = run_in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
     both = np.array(list(sizes), np.int64).reshape(-1, 4)
     return both[:, :2], both[:, 2:]

@@ -10,10 +10,10 @@ import numpy as np
 from ....runtime.errors import UserError
 from ....runtime.printing import one_line
 from ....tasks.sample_checks import BadSample
-from ...data.held_out import DatasetPart, of_row, write_rows
+from ...data.data_warnings import count
+from ...data.held_out import DatasetPart, make_row_method, write_rows
 from ...data.image_samples import ImageSamples, open_dataset
 from ...data.inspection import SplitInspection
-from ...data.odd_data import count
 from ...run_lengths import decode
 from ..rtdetr.denoising import ContrastiveNoise, DrawnNoise
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, DetectionDataSection, DetectionSettings
@@ -38,7 +38,7 @@ class ImagesPart(DatasetPart, DetectionDataset):  # type: ignore[misc] # what bo
 
     dataset: Any
     labels = None  # type: ignore[assignment] # of an image there are many
-    image_id, size, annotations = map(of_row, ("image_id", "size", "annotations"))
+    image_id, size, annotations = map(make_row_method, ("image_id", "size", "annotations"))
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
@@ -111,7 +111,7 @@ def open_samples(
         raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
     if inspection is not None:
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
-        notices += inspection.look(dataset, split, dataset.num_classes or 0)
+        notices += inspection.inspect(dataset, split, dataset.num_classes or 0)
     transform: Any = training_transform(data) if is_training else evaluation_transform(config)
     if by_shape and not is_training:
         dataset = ordered_by_shape(dataset, transform.resized, cache_folder)

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
-from ...run_lengths import runs_of_mask
+from ...run_lengths import find_mask_runs
 from .detection_dataset import DetectionDataset, ImageAnnotations
 
 
@@ -29,7 +29,7 @@ class SyntheticShapes(DrawnImages, DetectionDataset):
         return self._annotations(index, self.draw(index))
 
     def _annotations(self, index: int, drawn: SyntheticImage) -> ImageAnnotations:
-        number, runs = len(drawn.masks), [runs_of_mask(mask) for mask in drawn.masks]
+        number, runs = len(drawn.masks), [find_mask_runs(mask) for mask in drawn.masks]
         return ImageAnnotations(
             boxes=np.array([one.box() for one in runs], dtype=np.float64).reshape(number, 4),
             labels=np.array(drawn.labels, dtype=np.int64),

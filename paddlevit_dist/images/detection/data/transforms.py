@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ...transforms.resizing import between_two
+from ...transforms.resizing import interpolate_axis
 from ..settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionDataSection, DetectionSettings
 
 Size = tuple[int, int]  # height, width
@@ -90,7 +90,7 @@ def resize_as_torchvision(view: DetectionView, size: Size) -> DetectionView:
     and without rounding to whole levels."""
     pixels = np.asarray(view.image, np.float32)
     for axis, side in enumerate(size):
-        pixels = between_two(pixels, axis, side)
+        pixels = interpolate_axis(pixels, axis, side)
     return _scale(view, size, pixels)
 
 

@@ -13,12 +13,12 @@ from tqdm import tqdm
 from ....runtime.errors import UserError
 from ....runtime.text_files import read_bytes, read_text
 from ....tasks.dataset import require_split
-from ...data.annotated_files import image_names, images_in, readable, stamp
+from ...data.annotated_files import list_image_names, map_images_by_stem, readable, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
-from ...data.formats import SPLIT_WORDS, folder_paths, get_suffix, names_in, readable_suffixes
+from ...data.data_warnings import DataWarnings, count
+from ...data.formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes
 from ...data.image_dataset import read_class_names
-from ...data.odd_data import OddData, count
-from ...data.reading import existing_folder
+from ...data.reading import require_folder
 from ..settings import EDGES, PIXELS, DetectionSettings
 from .indexed_images import (
     OBJECT,
@@ -88,7 +88,7 @@ class Voc(IndexedDetectionImages):
             UserError: the layout is another, or a file is missing or not as VOC's are.
         """
         self.split = split
-        root = existing_folder(data_path, "voc", _LAYOUT)
+        root = require_folder(data_path, "voc", _LAYOUT)
         stems = _stems(root, chosen or split)
         all_parts = list_parts(root)
         annotated = [os.path.join(part.annotations, name) for part in all_parts for name in _xml_files(part)]
@@ -112,7 +112,7 @@ class Voc(IndexedDetectionImages):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Whether there is a list, or a folder, of images for validation."""
-        return bool(_find_stems(list_parts(existing_folder(data_path, "voc", _LAYOUT)), "val"))
+        return bool(_find_stems(list_parts(require_folder(data_path, "voc", _LAYOUT)), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_parts": ()}
@@ -122,7 +122,7 @@ class Voc(IndexedDetectionImages):
         found = []
         for part in self._parts:
             annotated = {name[: -len(".xml")] for name in _xml_files(part)}
-            paths = (os.path.join(part.images, name) for name in image_names(part.images))
+            paths = (os.path.join(part.images, name) for name in list_image_names(part.images))
             found += [path for path in paths if os.path.splitext(os.path.basename(path))[0] not in annotated]
         return [os.path.relpath(path, self.root) for path in found if path not in read]
 
@@ -131,12 +131,12 @@ def list_parts(root: str) -> list[VocPart]:
     """List what lies below a folder: one part, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
         found = [_part(folder, "")] if _part(folder, "") else []
-        inner = ((path, os.path.basename(path)) for path in folder_paths(folder))
+        inner = ((path, os.path.basename(path)) for path in list_folders(folder))
         known = VOC_ANNOTATIONS + VOC_IMAGES
         found += [part for path, name in inner if name not in known for part in [_part(path, name)] if part]
         if found:
             return found
-    if any(file.lower().endswith(".xml") for file in names_in(root)):
+    if any(file.lower().endswith(".xml") for file in list_names(root)):
         return [VocPart(root, root, None, os.path.basename(root))]
     return []
 
@@ -144,13 +144,13 @@ def list_parts(root: str) -> list[VocPart]:
 def _part(folder: str, name: str) -> VocPart | None:
     shown = name or os.path.basename(folder)
     annotations = _first_there(folder, VOC_ANNOTATIONS)
-    if annotations and any(file.lower().endswith(".xml") for file in names_in(annotations)[:50]):
+    if annotations and any(file.lower().endswith(".xml") for file in list_names(annotations)[:50]):
         lists = os.path.join(folder, "ImageSets", "Main")
         lists = lists if os.path.isdir(lists) else os.path.join(folder, "ImageSets")
         images = _first_there(folder, VOC_IMAGES) or folder
-        has_lists = any(file.endswith(".txt") for file in names_in(lists)) if os.path.isdir(lists) else False
+        has_lists = any(file.endswith(".txt") for file in list_names(lists)) if os.path.isdir(lists) else False
         return VocPart(annotations, images, lists if has_lists else None, shown)
-    if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in names_in(folder)[:50]):
+    if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in list_names(folder)[:50]):
         return VocPart(folder, folder, None, shown)
     return None
 
@@ -160,7 +160,7 @@ def _first_there(folder: str, names: tuple[str, ...]) -> str | None:
 
 
 def _xml_files(part: VocPart) -> list[str]:
-    return [name for name in names_in(part.annotations) if name.lower().endswith(".xml")]
+    return [name for name in list_names(part.annotations) if name.lower().endswith(".xml")]
 
 
 def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
@@ -182,7 +182,7 @@ def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
         raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
     if found := _find_stems(parts, split):
         return found
-    known = [name[:-4] for part in parts if part.lists for name in names_in(part.lists) if name.endswith(".txt")]
+    known = [name[:-4] for part in parts if part.lists for name in list_names(part.lists) if name.endswith(".txt")]
     known = [name for name in known if "_" not in name] or [part.name for part in parts if not part.lists]
     helps = split == "val" and "train" in known
     remark = "; DATA.VAL_FRACTION divides the training set" if helps else ""
@@ -217,8 +217,8 @@ def _read(
     corners: str,
 ) -> AnnotationSource:
     known: dict[str, int] = {}  # names of categories in the order in which they were met
-    odd = OddData()
-    images = {part.images: images_in(part.images) for part in dict.fromkeys(part for part, _ in stems)}
+    odd = DataWarnings()
+    images = {part.images: map_images_by_stem(part.images) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
     missing = set(positions).difference(annotated)
     if missing:
@@ -278,7 +278,7 @@ def _learn_names(file: str, tree: Element, fixed: list[str] | None, known: dict[
         known.setdefault(name, len(known))
 
 
-def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd: OddData) -> np.ndarray:
+def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd: DataWarnings) -> np.ndarray:
     """Rows of OBJECT; ``first`` is the number of the first pixel."""
     rows = []
     for entry in tree.iter("object"):

@@ -11,9 +11,9 @@ from tqdm import tqdm
 from ....runtime.errors import UserError
 from ....runtime.text_files import read_bytes
 from ...data.annotated_files import readable, stamp
+from ...data.data_warnings import DataWarnings, count
 from ...data.formats import stems
-from ...data.odd_data import OddData, count
-from ...data.reading import existing_folder
+from ...data.reading import require_folder
 from ...data.yolo_files import LAYOUT, find_folder, find_label_file, list_images, parse_names, read_description
 from ...run_lengths import outline
 from ..settings import DetectionSettings
@@ -50,7 +50,7 @@ class Yolo(IndexedDetectionImages):
             UserError: the layout is another, or a file of labels is not as YOLO's are.
         """
         self.split = split
-        root = existing_folder(data_path, "yolo", LAYOUT)
+        root = require_folder(data_path, "yolo", LAYOUT)
         described = read_description(root)
         names = described.names if described else parse_names(root)
         images = list_images(root, split, described)
@@ -72,7 +72,7 @@ class Yolo(IndexedDetectionImages):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Whether data.yaml names images for validation, or a folder of them is there."""
-        root = existing_folder(data_path, "yolo", LAYOUT)
+        root = require_folder(data_path, "yolo", LAYOUT)
         described = read_description(root)
         if described is not None and described.places:
             return "val" in described.places
@@ -95,7 +95,7 @@ class Yolo(IndexedDetectionImages):
 def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> AnnotationSource:
     sizes = measure(images, turned)
     label_of = {number: label for label, number in enumerate(names)}
-    odd = OddData()
+    odd = DataWarnings()
     found = [np.zeros(0, OBJECT)] * len(images)
     for position, image in enumerate(
         tqdm(images, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
@@ -110,7 +110,7 @@ def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> 
     return AnnotationSource.of(about, root, images, stems(images), sizes, found)
 
 
-def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: OddData) -> list[tuple[Any, ...]]:
+def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: DataWarnings) -> list[tuple[Any, ...]]:
     """The objects in a file of labels of an image of this height and width, as rows of OBJECT."""
     with readable(file):
         content = read_bytes(file, _LARGEST_LABELS)

@@ -143,8 +143,8 @@ def _overlaps(
     """IoUs of the pairs of all groups, one behind the other, and the areas of the detections ``rows``."""
     overlaps = np.zeros(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())
     if isinstance(shapes, ImageMasks):
-        masks = ManyRuns.of([shapes.found[row] for row in rows.tolist()], shapes.height)
-        true = ManyRuns.of([shapes.true[row] for row in true_rows.tolist()], shapes.height)
+        masks = ManyRuns.decode([shapes.found[row] for row in rows.tolist()], shapes.height)
+        true = ManyRuns.decode([shapes.true[row] for row in true_rows.tolist()], shapes.height)
         _mask_overlaps(*masks, *true, is_crowd, groups, overlaps)
         return overlaps, masks.areas
     boxes, others = (np.asarray(some, np.float64).reshape(-1, 4) for some in (shapes, true_boxes))

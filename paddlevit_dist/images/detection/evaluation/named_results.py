@@ -7,7 +7,7 @@ import msgspec
 
 from ....runtime.errors import UserError
 from ....runtime.printing import shorten
-from ...data.odd_data import count
+from ...data.data_warnings import count
 from ..coco_files import Id, as_id, elements
 from ..matched_names import match_categories, match_files, require_categories, require_images
 
@@ -54,7 +54,7 @@ class NamedPositions(NamedTuple):
     def require_plain(self, path: str, number: int, result: Any) -> None:
         """Refuse a name in a file whose first result has none."""
         if not self.matched and not self.notices:
-            require_alike(path, number, names_in(result), [])
+            require_alike(path, number, list_names(result), [])
 
 
 class _NamedResult(msgspec.Struct, gc=False):
@@ -80,7 +80,7 @@ def match_names(path: str, annotations: "AnnotationFile") -> NamedPositions:
     images: dict[Named, None] = {}
     categories: dict[Named, None] = {}
     for number, result, *_ in elements(path, {"": _NamedResult}).get("", ()):
-        has = names_in(result)
+        has = list_names(result)
         first = has if first is None else first
         if not first:  # as most files have it: the others are looked at when all of them is read
             return NamedPositions(*ids)
@@ -106,7 +106,7 @@ def match_names(path: str, annotations: "AnnotationFile") -> NamedPositions:
     return NamedPositions(*ids, images_of, labels_of, list(unknown), matched, notices)
 
 
-def names_in(result: Any) -> list[str]:
+def list_names(result: Any) -> list[str]:
     """Which names a result has."""
     values = (("file_name", result.file_name), ("category_name", result.category_name))
     return [name for name, value in values if isinstance(value, str) and value]

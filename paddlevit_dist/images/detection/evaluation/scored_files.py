@@ -12,7 +12,7 @@ from tqdm import tqdm
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
 from ....runtime.printing import shorten
-from ...data.odd_data import count
+from ...data.data_warnings import count
 from ...run_lengths import compress_runs, compute_area, outline, parse_segmentation
 from ..coco_files import (
     LARGEST,

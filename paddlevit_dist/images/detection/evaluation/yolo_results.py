@@ -13,8 +13,8 @@ from tqdm import tqdm
 from ....runtime.errors import UserError
 from ....runtime.printing import shorten
 from ....runtime.text_files import read_bytes
-from ...data.formats import names_in, stems
-from ...data.odd_data import count
+from ...data.data_warnings import count
+from ...data.formats import list_names, stems
 from ...run_lengths import compress_runs, outline
 from ..coco_files import Id
 from ..data.detection_dataset import DetectionDataset
@@ -91,7 +91,7 @@ def read_yolo(folder: str, annotations: AnnotationFile, label_of: Mapping[int, i
     Raises:
         UserError: there are no such files, one is of no image, or a line is none of these.
     """
-    names = [name for name in names_in(folder) if name.endswith(_SUFFIX) and name not in _NO_RESULTS]
+    names = [name for name in list_names(folder) if name.endswith(_SUFFIX) and name not in _NO_RESULTS]
     inner = os.path.join(folder, "labels")
     if not names and os.path.isdir(inner):
         return read_yolo(inner, annotations, label_of, kind)

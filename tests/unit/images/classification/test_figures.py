@@ -8,7 +8,7 @@ import pytest
 from support.small_runs import build
 
 from paddlevit_dist import create_model
-from paddlevit_dist.images.classification.figures import overlaid, report_figures, roll_out
+from paddlevit_dist.images.classification.figures import overlay_shares, report_figures, roll_out
 from paddlevit_dist.metrics.classifier import RECORD, joined, record_later
 from paddlevit_dist.metrics.classifier_figures import EvaluatedAnswers, calibration, tables
 from paddlevit_dist.tasks.task import EvaluationStep
@@ -156,7 +156,7 @@ def test_models_without_global_attention_have_no_roll_out():
 
 def test_what_is_looked_at_stays_bright():
     image = np.full((16, 16), 200, np.uint8)
-    shown = overlaid(image, np.array([[1.0, 0.0], [0.0, 0.0]], np.float32))
+    shown = overlay_shares(image, np.array([[1.0, 0.0], [0.0, 0.0]], np.float32))
     assert shown.shape == (16, 32, 3) and (shown[:, :16] == 200).all()
     assert shown[2, 18].sum() > 3 * shown[13, 29].sum()
 

@@ -116,11 +116,11 @@ def test_a_file_of_annotations_is_a_data_path(tmp_path, file):
 def test_another_file_is_no_data_path(tmp_path):
     (tmp_path / "a.json").write_text('{"version": "5.3", "shapes": [], "imagePath": "a.jpg"}')
     for path in (tmp_path / "a.json", tmp_path):
-        with pytest.raises(UserError, match=f"a.json is labelme's, of one image; .*labelme2coco {tmp_path}\\)"):
+        with pytest.raises(UserError, match=f"a.json is a Labelme file of one image; .*labelme2coco {tmp_path}\\)"):
             guess(str(path), BOX_LABELS)
     assert guess(str(tmp_path)).dataset == "labelme"
     (tmp_path / "a.json").write_text('{"a": 1}')
-    with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the images: {tmp_path}"):
+    with pytest.raises(UserError, match=f"is a file; give the folder with this file and the images: {tmp_path}"):
         guess(str(tmp_path / "a.json"))
 
 
@@ -144,7 +144,7 @@ def test_two_kinds_of_annotations_are_both_named(tmp_path):
     with pytest.raises(UserError) as refused:
         guess(str(tmp_path))
     assert "(-dataset=coco)" in str(refused.value) and "(-dataset=yolo)" in str(refused.value)
-    assert "name the right one with -dataset" in str(refused.value)
+    assert "select one with -dataset" in str(refused.value)
 
 
 def test_class_folders_beside_annotations_are_both_named(tmp_path):

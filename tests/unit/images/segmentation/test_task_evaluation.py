@@ -93,14 +93,14 @@ def test_what_a_score_depends_on_is_told_beside_it():
     ]
     assert opened(*SIZED, *words)[1].protocol == (
         "shorter side 48, longer at most 80, multiples of 16, bilinear of pillow; windows of 32x48, stride 21x32; "
-        "logits bilinear straight to the stored size"
+        "logits bilinear directly to the stored size"
     )
     with pytest.raises(UserError, match=r"SEGMENTATION.STRIDE.* windows of \[32, 48\] pixels .* would leave gaps"):
         opened(*words, "SEGMENTATION.STRIDE", "[33, 20]")
 
 
 def test_weights_of_classes_that_are_all_0_are_refused():
-    with pytest.raises(UserError, match="SEGMENTATION.CLASS_WEIGHTS .*expected one above 0"):
+    with pytest.raises(UserError, match="SEGMENTATION.CLASS_WEIGHTS .*expected at least one above 0"):
         opened("SEGMENTATION.CLASS_WEIGHTS", "[0, 0, 0, 0]")
 
 
@@ -143,7 +143,7 @@ def test_new_images_become_masks_with_colors_and_shares(tmp_path):
     assert row == {f"share {name}": round(float((found == k).mean()), 6) for k, name in enumerate(task.class_names)}
     writer = used.prediction_writer(tmp_path, inputs)
     assert writer.write(0, found) == {"mask": "masks/new.png", "picture": "pictures/new.jpg"}
-    assert "images under the colors" in writer.finish([PredictionRecord(0, [row])])[1]
+    assert "images overlaid with the colors" in writer.finish([PredictionRecord(0, [row])])[1]
     with Image.open(tmp_path / "masks" / "new.png") as mask:
         assert mask.mode == "P" and np.array_equal(np.asarray(mask), found)
         assert np.array_equal(np.asarray(mask.convert("RGB")), colors[found])

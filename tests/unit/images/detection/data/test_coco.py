@@ -86,12 +86,12 @@ ODD = {
     "two objects of one id": ([annotation(1, 11, BOX), annotation(1, 12, BOX)], "1 id shared by several objects", 2),
     "unknown image": (
         [annotation(1, 99, BOX)],
-        "1 object of an image that the file does not have: left out, as 1",
+        "1 object of an image that the file does not have: left out, such as 1",
         0,
     ),
     "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file does not have", 0),
     "no box": ([annotation(1, 11, None), annotation(2, 11, [])], "2 objects without a box: never learned or found", 2),
-    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area: not learned, as 1", 1),
+    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area: not learned, such as 1", 1),
     "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image: not learned", 1),
     "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that reaches beyond the image", 1),
     "text for numbers": ([annotation("5", "11", BOX, "7")], "1 number written as text or with a point (image_id", 1),
@@ -111,7 +111,7 @@ ODD = {
         1,
     ),
     "id is a name": ([annotation("a", 11, BOX)], "1 object without id, or whose id is no number: its position is", 1),
-    "id 0": ([annotation(0, 11, BOX)], "1 object with id 0: counted here, by COCO's tools as not found, as 0", 1),
+    "id 0": ([annotation(0, 11, BOX)], "1 object with id 0: counted here, by COCO's tools as not found, such as 0", 1),
     "point": ([annotation(1.0, 11.0, BOX)], "1 number written as text or with a point (image_id", 1),
     "text for a crowd": ([annotation(1, 11, BOX, iscrowd="1")], "1 number written as text or with a point (iscrowd", 1),
 }
@@ -222,7 +222,7 @@ def test_a_category_that_no_image_has_and_names_that_occur_twice_are_kept(tmp_pa
     write_coco(tmp_path, [annotation(1, 11, BOX)], categories=[*CATEGORIES, {"id": 9, "name": "cat"}])
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.class_names == ["dog", "cat", "cat"] and dataset.category_ids == (3, 7, 9)
-    assert any("1 category with the name of another one ('cat'), as 9" in line for line in dataset.notices)
+    assert any("1 category with the name of another one ('cat'), such as 9" in line for line in dataset.notices)
 
 
 def test_without_annotations_a_split_has_no_labels(tmp_path, cache):
@@ -236,7 +236,7 @@ def test_sizes_that_the_file_does_not_say_are_measured(tmp_path, cache):
     write_image(tmp_path / "train2017" / "a.png", 25, 35)
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.size(0) == (25, 35)
-    assert any("1 image without height or width: both were measured, as 5" in line for line in dataset.notices)
+    assert any("1 image without height or width: both were measured, such as 5" in line for line in dataset.notices)
 
 
 def test_a_changed_file_gives_another_index_and_a_damaged_index_is_made_again(tmp_path, cache):
@@ -332,7 +332,7 @@ def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_pat
     with pytest.raises(UserError, match=r"2.png cannot be read as an image.*DATA.ON_INVALID_SAMPLE skip"):
         opened(tmp_path, cache)
     notices = opened(tmp_path, cache, "DATA.ON_INVALID_SAMPLE", "skip").notices
-    assert any("one of them cannot be read and the next readable one takes its place" in line for line in notices)
+    assert any("one of them cannot be read and is replaced by the next readable one" in line for line in notices)
     (tmp_path / "train2017" / "2.png").unlink()
     with pytest.raises(UserError, match="1 of 3 images of train are not there, as .*2.png: put them there, or leave"):
         opened(tmp_path, cache)
@@ -481,8 +481,8 @@ def test_names_of_lvis_and_of_windows(tmp_path, cache):
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.describe(0) == str(tmp_path / "val2017" / "1.png") and dataset.read(1)[0].size == (30, 20)
     told = " ".join(dataset.notices)
-    assert "1 image without file_name: the end of coco_url is taken, as 1" in told
-    assert "1 image whose file_name has backslashes: taken for slashes, as 2" in told
+    assert "1 image without file_name: the end of coco_url is taken, such as 1" in told
+    assert "1 image whose file_name has backslashes: taken for slashes, such as 2" in told
 
 
 @pytest.mark.parametrize("name", ["../outside.png", "/outside.png", "a/../../../outside.png", "../train2017x/1.png"])

@@ -58,7 +58,7 @@ def test_what_pillow_opens_is_an_image_of_the_set(root, cache):
         for spelled in (suffix, suffix.upper()):
             put(root / "train" / "ant" / spelled[1:] / f"3{spelled}", encode(form, MODES.get(suffix, "RGB")))
     dataset = ClassFolders(str(root), "train", cache)
-    assert len(dataset) == 4 + 2 * len(written) and dataset.left_out.lines() == []
+    assert len(dataset) == 4 + 2 * len(written) and dataset.skipped_files.lines() == []
     for index in range(len(dataset)):
         image, _ = dataset.read(index)
         assert image.mode == "RGB" and image.size == (12, 9)
@@ -89,11 +89,11 @@ def test_left_out_files_are_counted_by_suffix_images_first(root, cache):
     put(root / "train" / "ant" / "labels.csv", b"a,b")
     put(root / "train" / "ant" / "NOTES", b"words")
     put(root / "train" / "ant" / "film.mpg", bytes(30))
-    left_out = ClassFolders(str(root), "train", cache).left_out
-    assert left_out.lines() == [
-        f"left out below {root}/train: 3 .heic (pip install pillow-heif), 4 .txt, 1 without suffix, 1 .csv, 1 .mpg"
+    skipped_files = ClassFolders(str(root), "train", cache).skipped_files
+    assert skipped_files.lines() == [
+        f"skipped below {root}/train: 3 .heic (pip install pillow-heif), 4 .txt, 1 without suffix, 1 .csv, 1 .mpg"
     ]
-    assert (left_out.num_images, left_out.example) == (3, f"{root}/train/bee/0.HEIC")
+    assert (skipped_files.num_images, skipped_files.example) == (3, f"{root}/train/bee/0.HEIC")
 
 
 def test_images_without_a_suffix_of_theirs_are_known_by_their_content(root, cache):
@@ -101,12 +101,12 @@ def test_images_without_a_suffix_of_theirs_are_known_by_their_content(root, cach
     put(root / "val" / "ant" / "words", b"words")
     put(root / "val" / "bee" / "large.jpg_large")
     put(root / "val" / "bee" / "2.jpg~", encode("PNG"))
-    left_out = ClassFolders(str(root), "val", cache).left_out
-    assert left_out.num_images == 3
-    assert left_out.lines() == [
-        f"left out below {root}/val: 2 without suffix (1 of them images by their content: rename them, as to .jpg), "
-        "1 .jpg_large (images by their content: rename them, as to .jpg), "
-        "1 .jpg~ (images by their content: rename them, as to .jpg)"
+    skipped_files = ClassFolders(str(root), "val", cache).skipped_files
+    assert skipped_files.num_images == 3
+    assert skipped_files.lines() == [
+        f"skipped below {root}/val: 2 without suffix (1 of them images by their content: rename them, for example to "
+        ".jpg), 1 .jpg_large (images by their content: rename them, for example to .jpg), "
+        "1 .jpg~ (images by their content: rename them, for example to .jpg)"
     ]
 
 
@@ -115,14 +115,14 @@ def test_what_systems_leave_beside_images_is_neither_taken_nor_told(name, root, 
     put(root / "train" / "ant" / name)
     put(root / "train" / "__MACOSX" / "ant" / "1.jpg")
     dataset = ClassFolders(str(root), "train", cache)
-    assert len(dataset) == 4 and dataset.num_classes == 2 and dataset.left_out.lines() == []
+    assert len(dataset) == 4 and dataset.num_classes == 2 and dataset.skipped_files.lines() == []
 
 
 def test_images_beside_the_class_folders_are_told(root, cache):
     put(root / "train" / "b.png")
     put(root / "train" / "a.heic", HEIC_HEAD)
     put(root / "train" / "list.txt", b"words")
-    assert ClassFolders(str(root), "train", cache).left_out.lines() == [
+    assert ClassFolders(str(root), "train", cache).skipped_files.lines() == [
         f"2 images are next to the class folders of {root}/train, without a class, and not used: {root}/train/a.heic"
     ]
 
@@ -130,7 +130,7 @@ def test_images_beside_the_class_folders_are_told(root, cache):
 def test_a_class_whose_only_images_cannot_be_opened_says_why(root, cache):
     shutil.rmtree(root / "train" / "bee")
     put(root / "train" / "bee" / "1.heic", HEIC_HEAD)
-    with pytest.raises(UserError, match=r"train/bee holds no images; .*: 1 \.heic \(pip install pillow-heif\)"):
+    with pytest.raises(UserError, match=r"train/bee contains no images; .*: 1 \.heic \(pip install pillow-heif\)"):
         ClassFolders(str(root), "train", cache)
 
 
@@ -172,8 +172,8 @@ def test_tar_files_count_what_they_hold_beside_images_now_and_from_the_index(tmp
     for _ in range(2):
         dataset = TarImages(str(tmp_path / "data"), "train", cache)
         assert len(dataset) == 2 and dataset.num_classes == 2 and dataset.read(0)[0].size == (12, 9)
-        (line,) = dataset.left_out.lines()
-        assert line.startswith(f"left out below {tmp_path}/data/train-0.tar: ")
+        (line,) = dataset.skipped_files.lines()
+        assert line.startswith(f"skipped below {tmp_path}/data/train-0.tar: ")
         assert "1 .heic (pip install pillow-heif)" in line and "1 .txt" in line
         assert "1 without suffix (images by their content" in line
 
@@ -198,25 +198,25 @@ def test_a_compressed_archive_among_others_is_not_passed_over(tmp_path, cache):
 def test_an_evaluation_stops_over_images_but_not_over_text(dataset, root, cache):
     put(root / "val" / "ant" / "notes.txt", b"words")
     build = {"folder": ClassFolders, "imagenet2012": ImageNet2012}[dataset]
-    lines = SplitInspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
-    assert lines == [f"left out below {root}/val: 1 .txt", "opened all 2 images of val"]
+    lines = SplitInspection(is_evaluation=True, replaces_bad=False).inspect(build(str(root), "val", cache), "val", 2)
+    assert lines == [f"skipped below {root}/val: 1 .txt", "opened all 2 images of val"]
     put(root / "val" / "ant" / "x.heic", HEIC_HEAD)
     for is_evaluation in (True, False):
-        with pytest.raises(UserError, match=r"1 \.heic \(pip install pillow-heif\).*another set.*move them away"):
-            SplitInspection(is_evaluation, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
-    lines = SplitInspection(True, False, allows_left_out=True).look(build(str(root), "val", cache), "val", 2)
-    assert lines[0] == f"left out below {root}/val: 1 .heic (pip install pillow-heif), 1 .txt"
+        with pytest.raises(UserError, match=r"1 \.heic \(pip install pillow-heif\).*a different set.*move them away"):
+            SplitInspection(is_evaluation, replaces_bad=False).inspect(build(str(root), "val", cache), "val", 2)
+    lines = SplitInspection(True, False, allows_skipped_files=True).inspect(build(str(root), "val", cache), "val", 2)
+    assert lines[0] == f"skipped below {root}/val: 1 .heic (pip install pillow-heif), 1 .txt"
 
 
 @pytest.mark.parametrize("given, where", [(".", "ILSVRC/Data/CLS-LOC"), ("ILSVRC", "Data/CLS-LOC")])
 def test_imagenet_one_level_off_says_where_it_is(tmp_path, given, where):
     put(tmp_path / "ILSVRC/Data/CLS-LOC/train/n01440764/1.jpg")
     for kind in (ClassFolders, ImageNet2012):
-        with pytest.raises(UserError, match=f"holds ImageNet one level off: its images are in {where}: give that"):
+        with pytest.raises(UserError, match=f"contains ImageNet in {where}: give that folder"):
             kind(tmp_path / given, "train", tmp_path / "cache")
 
 
 def test_files_that_systems_leave_are_not_named(root, cache):
     for name in ("Thumbs.db", "desktop.ini", "readme.txt", "README.md"):
         put(root / "train" / "ant" / name, b"words")
-    assert ClassFolders(str(root), "train", cache).left_out.lines() == []
+    assert ClassFolders(str(root), "train", cache).skipped_files.lines() == []

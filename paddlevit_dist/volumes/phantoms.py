@@ -189,7 +189,7 @@ class SyntheticLandmarks(PhantomDataset, VolumeDataset):
         self.split = require_split(split, tuple(SIZES), "synthetic_landmarks")
         self.names = list(NAMES)
         self.spacing = np.array(SPACING_MM)
-        self._convention = "ras" if options.world == "file" else options.world
+        self._convention = "ras" if options.coordinate_system == "file" else options.coordinate_system
         self._drawn = {}
 
     def volume(self, index: int) -> DecodedVolume:

@@ -177,7 +177,7 @@ def test_landmarks_of_the_other_world_that_lie_inside_are_noticed(tmp_path):
     write_volume(tmp_path / "train" / "case.mha", voxels(), around)
     write_landmarks(tmp_path / "train" / "case.csv", {"ear_l": (-5.0, 1.0, 0.0), "ear_r": (5.0, 1.0, 0.0)})
     assert ["VOLUMES.COORDINATE_SYSTEM" in notice for notice in built(tmp_path).notices] == [True]
-    assert built(tmp_path, world="ras").notices == []
+    assert built(tmp_path, coordinate_system="ras").notices == []
 
 
 def test_a_remark_names_the_first_file_and_counts_the_others(tmp_path):

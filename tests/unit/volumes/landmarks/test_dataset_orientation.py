@@ -97,7 +97,7 @@ def test_volumes_world_is_for_landmarks_that_do_not_follow_their_volume(tmp_path
     write_volume(tmp_path / "train" / f"case{suffix}")
     positions = {name: as_convention(world(voxel), wanted) for name, voxel in MARKS.items()}
     write_landmarks(tmp_path / "train" / "case.json", positions)
-    dataset = built(tmp_path, world=wanted)
+    dataset = built(tmp_path, coordinate_system=wanted)
     decoded = dataset.volume(0)
     assert np.array_equal(decoded.array, voxels()) and dataset.convention(0) == wanted
     np.testing.assert_allclose(dataset.points(0, decoded.geometry)[1], MARKS["nose"][::-1], atol=1e-4)

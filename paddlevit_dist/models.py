@@ -2,6 +2,7 @@
 
 import fnmatch
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .extension import extensions
@@ -130,3 +131,27 @@ def model_options(name: str) -> ModelOptions:
     """
     family, variant = _family(_own_name(name)), variant_options(name)
     return ModelOptions({**family.options(), **variant}, variant, dict(family.fixed_options), family.list_notices(name))
+
+
+# What a detector or segmenter asks of a backbone whatever its family; the other options of a variant are dimensions.
+_BACKBONE_USES = ("any_size", "dilation", "frozen_batch_norm", "frozen_stages", "norm_features")
+
+
+def fit_backbone_options(variant: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the variant's ``backbone_options`` if ``options`` name another backbone.
+
+    Args:
+        variant: options of the configured variant, of which ``backbone`` and ``backbone_options`` are read.
+        options: options that the user gives; ``backbone_options`` among them win.
+
+    Returns:
+        ``options``, with the uses of a backbone that the other one supports: images of any size, dilation, frozen
+        layers. The variant's dimensions do not apply to another backbone.
+    """
+    backbone = options.get("backbone")
+    if backbone is None or backbone == variant.get("backbone"):
+        return dict(options)
+    known = model_options(backbone).defaults
+    uses = {"any_size": True, **(variant.get("backbone_options") or {})}
+    kept = {key: value for key, value in uses.items() if key in _BACKBONE_USES and key in known}
+    return {"backbone_options": kept, **options}

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from ..checkpoint.load import load_weights
-from ..models import create_model
+from ..models import create_model, model_options
 from ..registry import resolve
 from ..runtime.errors import UserError
 from ..runtime.transfers import to_device
@@ -54,6 +54,12 @@ class BackboneTask(Task):
         )
         self._learned: CheckpointMeta | None = None
         self.model_options, notices = configured_options(config.MODEL)
+        if config.MODEL.BACKBONE is not None:
+            if "backbone" not in model_options(config.MODEL.NAME).defaults:
+                raise UserError(
+                    f"MODEL.BACKBONE {config.MODEL.BACKBONE}: {config.MODEL.NAME} has no such option; remove it"
+                )
+            self.model_options["backbone"] = config.MODEL.BACKBONE
         self.notices += notices
 
     def __getstate__(self) -> dict[str, Any]:

@@ -200,6 +200,9 @@ class ObjectData(ImageDataSection):
 
 
 class ObjectModel(ImageModelSection):
+    BACKBONE: str | None = key(
+        None, "classifier whose feature maps the network reads, such as resnet50 or timm:resnet50"
+    )
     BACKBONE_PRETRAINED: PathText | None = key(
         None, "weights of a classifier that a training's backbone starts from: a path, an address, or a published name"
     )

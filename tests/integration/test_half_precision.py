@@ -6,9 +6,12 @@ import subprocess
 import sys
 from typing import Any
 
+import paddle
 import pytest
 from support.half_on_gpu import LOG
 from support.processes import ROOT, environment
+
+HAS_TIMM = hasattr(paddle, "compat")  # Paddle 3.3, where timm's own files run
 
 # How many there are. In a ViT: patches; the classifier, and in each block four layers and two products.
 PRODUCTS = {
@@ -35,6 +38,10 @@ PRODUCTS = {
     "pointgroup": {"matmul": 27, "bmm": 29, "matmul_v2": 9},
     "landmarks": {"conv3d": 10},
 }
+if HAS_TIMM:
+    PRODUCTS["timm vit"] = {"conv2d": 1, "matmul_v2": 1 + 6 * 5}  # one product of q, k and v
+    PRODUCTS["timm resnet"] = {"conv2d": 15, "matmul_v2": 1}
+    PRODUCTS["timm convnext"] = {"conv2d": 4, "depthwise_conv2d": 9, "matmul_v2": 1 + 9 * 2}
 
 
 # Products that are none of the network: the costs of DETR's matching, and sums over the voxels of heatmaps.
@@ -79,6 +86,16 @@ def test_activations_follow_their_products_and_a_residual_stream_is_float32(seen
     assert convnext["float32"]["elementwise_add"] == 4 and convnext["half"]["gelu"] == 4
     assert resnet["half"]["relu"] == 17 and resnet["half"]["batch_norm"] == 20  # a ResNet has no such stream
     assert "relu" not in seen["O1"]["landmarks"]["float32"]
+
+
+@pytest.mark.skipif(not HAS_TIMM, reason="models of timm need Paddle 3.3")
+def test_biases_and_activations_of_timm_follow_their_products(seen):
+    """A bias in float32 would make float32 of all that follows."""
+    vit, convnext, resnet = (seen["O1"][f"timm {name}"] for name in ("vit", "convnext", "resnet"))
+    assert vit["half"]["gelu"] == 6 and convnext["half"]["gelu"] == 9 and resnet["half"]["relu"] == 12
+    assert vit["float32"]["elementwise_add"] == 1 + 2 * 6  # positions, and two branches of each block
+    assert convnext["float32"]["elementwise_add"] == 9
+    assert vit["results"] == convnext["results"] == resnet["results"] == ["float32", "float16"]
 
 
 def test_o2_computes_norms_and_softmax_in_half_precision_where_nothing_else_came_in(seen):

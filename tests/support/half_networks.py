@@ -135,3 +135,7 @@ NETWORKS: dict[str, Callable] = {
     "pointgroup": _on_voxels("pointgroup", width=4, repeats=1),
     "landmarks": _landmarks,
 }
+if hasattr(paddle, "compat"):  # timm's own files, on Paddle 3.3
+    NETWORKS["timm vit"] = _classifier("timm:test_vit", **SMALL)
+    NETWORKS["timm resnet"] = _classifier("timm:test_resnet", num_classes=3)
+    NETWORKS["timm convnext"] = _classifier("timm:test_convnext", num_classes=3)

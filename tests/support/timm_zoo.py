@@ -43,3 +43,34 @@ def make_error(name: str, file: str = "timm_zoo") -> tuple[float, float]:
         outputs = sum(outputs) / len(outputs)
     difference = np.abs(outputs.numpy()[:, :: fact["step"]] - golden.arrays(file)[name])
     return float(difference.max()), TIMES * fact["float32_error"]
+
+
+# What ``create_model`` is given for the arguments of timm in the golden file.
+_BACKBONES = {
+    "dynamic_img_size": {"any_size": True},
+    "dynamic_img_pad": {},
+    "strict_img_size": {"any_size": True},
+    "output_stride": {"dilation": 1},
+}
+
+
+def make_feature_errors(name: str) -> list[tuple[float, float]]:
+    """Return for each map of an odd size its largest difference from PyTorch's, and the largest allowed one."""
+    about = golden.description("timm_features")
+    fact, (height, width) = about["models"][name], about["size"]
+    options = {key: value for argument in fact["options"] for key, value in _BACKBONES[argument].items()}
+    if fact["options"].get("output_stride") == 8:
+        options["dilation"] = 2
+    model = create_model(f"timm:{name}", num_classes=0, **options)
+    fill(model, about["seed"])
+    model.eval()
+    image = golden.recipe().golden_image(about["seed"], 1, 160)[:, :, :height, :width]
+    with paddle.no_grad():
+        maps = model.features(paddle.to_tensor(image))
+    assert [list(x.shape) for x in maps] == fact["shapes"]
+    assert list(model.feature_channels) == [shape[1] for shape in fact["shapes"]]
+    expected, errors = golden.arrays("timm_features"), []
+    for number, (x, step, error) in enumerate(zip(maps, fact["steps"], fact["float32_errors"])):
+        difference = np.abs(x.numpy().ravel()[::step] - expected[f"{name}/{number}"])
+        errors.append((float(difference.max()), TIMES * error))
+    return errors

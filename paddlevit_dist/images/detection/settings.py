@@ -108,7 +108,6 @@ class DetectionModelSection(ObjectModel):
         "set what is beside an image in its batch to zero after each layer of the backbone: an image then gives the "
         "same boxes in any batch, which published weights were not trained for",
     )
-    BACKBONE: str | None = key(None, "DETR: the model whose feature map the transformer sees, such as resnet50")
     DILATION: bool | None = key(None, "DETR: the last stage of the backbone is dilated instead of halved (DC5)")
     NUM_QUERIES: int | None = key(None, "DETR: the most objects that are found in an image", AT_LEAST_1)
     ENCODER_LAYERS: int | None = key(None, "DETR: layers of the encoder", AT_LEAST_0)

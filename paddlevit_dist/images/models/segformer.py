@@ -123,6 +123,10 @@ class SegFormer(Segmenter):
         drop_path: float = 0.0,
     ):
         super().__init__(num_classes, image_size, backbone, backbone_options, drop_path)
+        if not hasattr(self.backbone, "outputs"):
+            raise UserError(
+                f"backbone '{backbone}' is not a MiT, which SegFormer needs: choose one, or a model of UPerNet"
+            )
         self.decode_head = self.head(self.backbone.feature_channels, channels, num_classes, dropout)
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:

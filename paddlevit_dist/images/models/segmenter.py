@@ -10,7 +10,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...models import create_model, variant_options
+from ...models import create_model, fit_backbone_options, variant_options
 from ...runtime.autocast import as_dtype
 from ...tasks.model import Model
 from .layers import Conv2D, as_pair
@@ -50,6 +50,12 @@ class Segmenter(Model):
         self.backbone = create_model(backbone, num_classes=0, image_size=whole, **options)
         self.image_size, self.in_channels = as_pair(image_size), self.backbone.in_channels
         self.num_classes = num_classes
+
+    @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
+        """Build a variant; another backbone than the variant's takes only the options that it has."""
+        options = fit_backbone_options(cls.variants.get(name, {}), options)
+        return super().build(name, num_classes, image_size, **options)
 
     @property
     def pretrained_part(self) -> Model:

@@ -13,7 +13,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....models import create_model
+from ....models import create_model, fit_backbone_options
 from ....runtime.autocast import as_dtype
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant, read, to_device
@@ -144,6 +144,11 @@ class MaskRCNN(Detector):
         "roi_heads.box_predictor.bbox_pred",
         "roi_heads.mask_predictor.mask_fcn_logits",
     )
+
+    @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
+        """Build a variant; another backbone than the variant's takes only the options that it has."""
+        return super().build(name, num_classes, image_size, **fit_backbone_options(cls.variants.get(name, {}), options))
 
     def __init__(
         self,

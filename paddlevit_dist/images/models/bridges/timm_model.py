@@ -3,6 +3,7 @@
 import difflib
 import functools
 import importlib.util
+import itertools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,18 @@ COMPARED_MODULES = frozenset(
     "tresnet twins visformer vision_transformer vision_transformer_hybrid vision_transformer_relpos "
     "vision_transformer_sam vitamin volo vovnet xception xception_aligned xcit".split()
 )
+
+
+# What detectors and segmenters ask of a backbone, see ``TimmModel.build``.
+_BACKBONE_OPTIONS = {
+    "any_size": False,
+    "dilation": 0,
+    "frozen_batch_norm": False,
+    "frozen_stages": 0,
+    "norm_features": False,
+}
+# timm's arguments of networks that take images of any size, and pad them to whole patches.
+_DYNAMIC_SIZE = {"dynamic_img_size": True, "dynamic_img_pad": True}
 
 
 @functools.cache
@@ -80,7 +93,7 @@ class TimmModel(BridgedModel):
     @classmethod
     def options(cls) -> dict[str, Any]:
         """Return what ``build`` can set, besides the number of classes and the image size, with its default."""
-        return {"in_channels": 3, "dropout": 0.0, "drop_path": 0.0}
+        return {"in_channels": 3, "dropout": 0.0, "drop_path": 0.0, **_BACKBONE_OPTIONS}
 
     @classmethod
     def default_classes(cls, name: str) -> int:
@@ -110,34 +123,68 @@ class TimmModel(BridgedModel):
             name: with the prefix.
             num_classes: outputs; 0 for the features alone.
             image_size: pixels, one number or (height, width); None: the one that its weights were trained at.
-            options: ``in_channels``, ``dropout``, ``drop_path``, and timm's own.
+            options: ``in_channels``, ``dropout``, ``drop_path``, timm's own, and these of backbones:
+                any_size: accept images of any size (timm's ``dynamic_img_size``).
+                dilation: number of last stages that keep their resolution by dilated convolutions (timm's
+                    ``output_stride``).
+                frozen_batch_norm: fix the statistics, scales and shifts of all batch norms.
+                frozen_stages: fix the parameters of this number of first stages; the stem is the first one.
+                norm_features: apply the network's last norm to the maps.
 
         Raises:
             UserError: timm has no such model, or the model does not have an option.
         """
-        timm, own, about = load_timm(), name.partition(":")[2], _configuration(name)
+        timm, model_name, config = load_timm(), name.partition(":")[2], _configuration(name)
+        backbone = {key: options.pop(key, default) for key, default in _BACKBONE_OPTIONS.items()}
         channels = options.pop("in_channels", 3)
         names = {"dropout": "drop_rate", "drop_path": "drop_path_rate"}
-        given = {names.get(key, key): value for key, value in options.items() if key not in names or value}
-        given.update({"num_classes": num_classes, **({"in_chans": channels} if channels != 3 else {})})
-        size = about.input_size[1:]
+        arguments = {names.get(key, key): value for key, value in options.items() if key not in names or value}
+        arguments.update({"num_classes": num_classes, **({"in_chans": channels} if channels != 3 else {})})
+        if backbone["dilation"]:
+            arguments["output_stride"] = 32 >> int(backbone["dilation"])
+        size = config.input_size[1:]
         if image_size is not None:
             size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
-            given["img_size"] = size
+            arguments["img_size"] = size
         with one_line_for(f"model '{name}' cannot be built on Paddle"), outside_lazy_mode():
-            network = _create(timm, own, given)
-        return cls(network, num_classes, tuple(size), channels)
+            network = _create(timm, model_name, {**arguments, **(_DYNAMIC_SIZE if backbone["any_size"] else {})})
+        built = cls(network, num_classes, tuple(size), channels, is_dilated=bool(backbone["dilation"]))
+        built.norm_features = backbone["norm_features"]
+        built.freeze(backbone["frozen_batch_norm"], backbone["frozen_stages"])
+        return built
 
-    def __init__(self, network: nn.Layer, num_classes: int, image_size: tuple[int, int], in_channels: int) -> None:
+    def __init__(
+        self,
+        network: nn.Layer,
+        num_classes: int,
+        image_size: tuple[int, int],
+        in_channels: int,
+        is_dilated: bool = False,
+    ) -> None:
         super().__init__(network, num_classes, image_size, in_channels)
-        self._has_teacher = False
+        self._has_teacher = self.norm_features = False
         self.embed_dim = getattr(network, "head_hidden_size", None) or network.num_features  # of ``forward_features``
         named = network.pretrained_cfg.get("classifier") or ()
         self.classifier_layers = (named,) if isinstance(named, str) else tuple(named)
-        levels = _pyramid(getattr(network, "feature_info", None) if hasattr(network, "forward_intermediates") else None)
+        info = getattr(network, "feature_info", None) if hasattr(network, "forward_intermediates") else None
+        levels = _pyramid(info, is_dilated)
         self._levels = [level for level, _, _ in levels]
         self.feature_strides = tuple(stride for _, stride, _ in levels)
         self.feature_channels = tuple(channels for _, _, channels in levels)
+
+    def freeze(self, batch_norms: bool, stages: int) -> None:
+        """Fix all batch norms and the parameters of the first stages, as ``build`` explains."""
+        if batch_norms:
+            for layer in self.sublayers():
+                if hasattr(layer, "_use_global_stats"):
+                    layer._use_global_stats = True
+                    for parameter in (layer.weight, layer.bias):
+                        if parameter is not None:
+                            parameter.stop_gradient = True
+        if stages:
+            parameters = dict(self.named_parameters())
+            for name in itertools.chain(*self._group_parameters(coarse=True)[:stages]):
+                parameters[name].stop_gradient = True
 
     @property
     def key_maps(self) -> Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]:  # type: ignore[override]
@@ -187,9 +234,16 @@ class TimmModel(BridgedModel):
         """Compute the maps (batch, channels, height, width) of ``feature_strides``, from fine to coarse."""
         if not self._levels:
             return super().features(x, sizes)
-        return self._following_mode().forward_intermediates(
-            x, indices=self._levels, output_fmt="NCHW", intermediates_only=True
-        )
+        try:
+            return self._following_mode().forward_intermediates(
+                x, indices=self._levels, norm=self.norm_features, output_fmt="NCHW", intermediates_only=True
+            )
+        except (AssertionError, ValueError) as error:
+            height, width = x.shape[2:]
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(
+                f"this model of timm cannot compute maps of {height} x {width} pixels: choose another one ({reason})"
+            ) from error
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the last layers with newly initialized ones for ``num_classes``, or with nothing for 0."""
@@ -209,9 +263,12 @@ class TimmModel(BridgedModel):
 
     def layer_groups(self) -> list[list[str]]:
         """Group the names of parameters by timm's ``group_matcher``, from the input to the head."""
+        return self._group_parameters(coarse=False)
+
+    def _group_parameters(self, coarse: bool) -> list[list[str]]:
         from timm.models import group_parameters
 
-        matcher = self.network.group_matcher(coarse=False)
+        matcher = self.network.group_matcher(coarse=coarse)
         groups = group_parameters(self.network, matcher)
         return [groups[number] for number in sorted(groups)]
 
@@ -280,22 +337,46 @@ def _require_model(timm: Any, name: str) -> None:
         )
 
 
-def _create(timm: Any, name: str, given: dict[str, Any]) -> nn.Layer:
-    """Call timm's ``create_model``; a network of convolutions alone takes any size, and no ``img_size``."""
-    try:
-        return timm.create_model(name, **given)
-    except TypeError as error:
-        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if unknown is None or unknown[1] not in given:
-            raise
-        if unknown[1] == "img_size":
-            return _create(timm, name, {key: value for key, value in given.items() if key != "img_size"})
-        raise UserError(f"model 'timm:{name}' has no option '{unknown[1]}': remove it") from None
+def _create(timm: Any, name: str, arguments: dict[str, Any]) -> nn.Layer:
+    """Call timm's ``create_model`` without arguments on sizes that the network does not have.
+
+    A network of convolutions alone takes images of any size, and has neither ``img_size`` nor ``dynamic_img_size``.
+
+    Raises:
+        UserError: the model lacks another argument, or it takes one size only and was asked for any.
+    """
+    refused: list[str] = []
+    while True:
+        try:
+            network = timm.create_model(name, **{key: arguments[key] for key in arguments if key not in refused})
+            break
+        except TypeError as error:
+            unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            if unknown is None or unknown[1] not in arguments:
+                raise
+            if unknown[1] not in ("img_size", *_DYNAMIC_SIZE):
+                raise UserError(f"model 'timm:{name}' has no option '{unknown[1]}': remove it") from None
+            refused.append(unknown[1])
+    patches = getattr(network, "patch_embed", None)
+    if "dynamic_img_size" in arguments:
+        if getattr(patches, "strict_img_size", False):
+            raise UserError(
+                f"model 'timm:{name}' takes images of {patches.img_size} pixels only: choose another backbone"
+            )
+        if hasattr(patches, "dynamic_img_pad"):
+            patches.dynamic_img_pad = True  # Swin has no argument for it
+    return network
 
 
-def _pyramid(info: Any) -> Sequence[tuple[int, int, int]]:
-    """Return index, stride and channels of the last map of each stride; of a plain ViT of four maps of one stride."""
-    maps = [] if info is None else [(i, one["reduction"], one["num_chs"]) for i, one in enumerate(info)]
+def _pyramid(info: Any, is_dilated: bool) -> Sequence[tuple[int, int, int]]:
+    """Return index, stride and channels of the maps of a network.
+
+    These are the last map of each stride. Of a plain ViT, whose maps all have one stride, they are four maps in equal
+    steps; of a dilated network they are the last four.
+    """
+    maps = [] if info is None else [(i, level["reduction"], level["num_chs"]) for i, level in enumerate(info)]
+    if is_dilated:
+        return maps[-4:]
     if len({stride for _, stride, _ in maps}) == 1 and len(maps) >= 4:
         return [maps[len(maps) * part // 4 - 1] for part in (1, 2, 3, 4)]
     last = {stride: (index, stride, channels) for index, stride, channels in maps}

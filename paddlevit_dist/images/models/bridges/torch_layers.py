@@ -14,6 +14,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from ....distributed.batch_norm import DistributedBatchNorm
+from ....runtime.autocast import like_products
 
 Sizes = int | Sequence[int]
 
@@ -26,9 +27,16 @@ def draw_uniform(parameter: paddle.Tensor | None, bound: float) -> None:
 
 
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Multiply (..., in) by weights (out, in). Both operations are on the lists of half precision."""
+    """Multiply (..., in) by weights (out, in), and add a bias in the precision of the product."""
     product = paddle.matmul(x, weight, transpose_y=True)
-    return product if bias is None else product + bias
+    return product if bias is None else product + like_products(bias)
+
+
+def conv2d(
+    x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, *args: Any, **options: Any
+) -> Any:
+    """Convolve (batch, channels, height, width), and add a bias in the precision of the product."""
+    return F.conv2d(x, weight, like_products(bias), *args, **options)
 
 
 def max_pool2d(
@@ -124,6 +132,12 @@ class Conv1d(_DrawnConvolution, nn.Conv1D):
 
 class Conv2d(_DrawnConvolution, nn.Conv2D):
     """A convolution over (batch, channels, height, width)."""
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Convolve (batch, channels, height, width)."""
+        if self._padding_mode != "zeros":
+            return super().forward(x)
+        return conv2d(x, self.weight, self.bias, self._stride, self._padding, self._dilation, self._groups)
 
 
 class Conv3d(_DrawnConvolution, nn.Conv3D):

@@ -51,6 +51,7 @@ def _functional() -> Namespace:
     names = {name: getattr(compat, name) for name in compat.__all__}
     names |= {
         "linear": layers.linear,
+        "conv2d": layers.conv2d,
         "dropout": functions.dropout,
         "avg_pool2d": layers.avg_pool2d,
         "max_pool2d": layers.max_pool2d,

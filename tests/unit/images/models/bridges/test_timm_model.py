@@ -138,6 +138,59 @@ def test_a_part_of_a_larger_network_follows_its_mode():
     assert inner.network.training
 
 
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "resnet18"])
+def test_maps_of_images_of_any_size_are_those_of_pytorch(name):
+    """Positions are interpolated, sides are padded to whole patches, and the last stages are dilated."""
+    assert all(error <= allowed for error, allowed in timm_zoo.make_feature_errors(name))
+
+
+def test_a_model_of_one_size_is_refused_where_images_have_any():
+    with pytest.raises(UserError, match="takes images of .* pixels only: choose another"):
+        create_model("timm:cait_xxs24_224", 0, any_size=True)
+    with pytest.raises(UserError, match="cannot compute maps of 97 x 130 pixels: choose another one"):
+        create_model("timm:levit_128s", 0, any_size=True).features(paddle.randn([1, 3, 97, 130]))
+
+
+def test_frozen_batch_norms_and_stages_do_not_change_in_training():
+    """Compared with the state before a step of SGD with a large rate."""
+    model = create_model("timm:test_resnet", 5, frozen_batch_norm=True, frozen_stages=2)
+    model.train()
+    before = {name: value.numpy() for name, value in model.state_dict().items()}
+    optimizer = paddle.optimizer.SGD(1.0, parameters=[one for one in model.parameters() if not one.stop_gradient])
+    model(paddle.randn([2, 3, 64, 64])).square().mean().backward()
+    optimizer.step()
+    changed = {name for name, value in model.state_dict().items() if not np.array_equal(value.numpy(), before[name])}
+    norms = {name for name, layer in model.named_sublayers() if "BatchNorm" in type(layer).__name__}
+    assert changed and not {name for name in changed if name.rpartition(".")[0] in norms}
+    assert not {name for name in changed if name.startswith(("conv1", "layer1"))}
+    assert any(name.startswith("layer2") for name in changed)
+
+
+@pytest.mark.parametrize(
+    ("head", "backbone"),
+    [
+        ("upernet_deit_small", "timm:test_vit"),
+        ("fcn_resnet50", "timm:test_resnet"),
+        ("linear_dinov3_small", "timm:test_vit"),
+    ],
+)
+def test_segmenters_learn_on_backbones_of_timm(head, backbone):
+    options = {"channels": 8, "auxiliary_channels": 8} if head.startswith("upernet") else {}
+    model = create_model(head, 3, image_size=72, backbone=backbone, **options)
+    outputs = model(paddle.randn([2, 3, 66, 90]))
+    sum(one.mean() for one in (outputs if isinstance(outputs, tuple) else [outputs])).backward()
+    learning = {name: one for name, one in model.named_parameters() if not one.stop_gradient}
+    silent = [name for name, one in learning.items() if one.grad is None]
+    assert len(learning) > 20 and silent == []
+
+
+def test_mask_rcnn_fixes_the_first_stages_of_a_backbone_of_timm():
+    body = create_model("mask_rcnn_resnet50_fpn", 3, backbone="timm:test_resnet").pretrained_part
+    fixed = {name.partition(".")[0] for name, one in body.named_parameters() if one.stop_gradient}
+    learning = {name.partition(".")[0] for name, one in body.named_parameters() if not one.stop_gradient}
+    assert {"conv1", "bn1", "layer1"} <= fixed and learning == {"layer2", "layer3", "layer4"}
+
+
 def test_batch_norms_of_timm_can_be_shared_by_processes():
     model = convert_batch_norm(create_model("timm:test_efficientnet", 5))
     norms = [layer for layer in model.sublayers() if "BatchNorm" in type(layer).__name__]

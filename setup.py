@@ -128,7 +128,8 @@ setup(
     ],
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
-        "paddlevit_dist": ["py.typed", "*.pyi"],
+        "": ["*.pyi"],  # the public names of each package
+        "paddlevit_dist": ["py.typed"],
         "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt", "label_map_classes.txt"],
         "paddlevit_dist.points.data": ["scannet200_classes.txt"],
         "paddlevit_dist.compare": ["*.j2"],

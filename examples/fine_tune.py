@@ -1,7 +1,6 @@
-"""Fine-tune trained weights on other classes, and look at the predictions.
+"""Fine-tune trained weights on other classes: a network that knows the digits 0 to 9 learns even and odd.
 
-A network that knows the digits 0 to 9 learns to distinguish even from odd ones. Takes seconds on two cores; needs only
-the package.
+It takes seconds on two cores and needs no download.
 """
 
 import tempfile
@@ -13,7 +12,7 @@ TINY = {"MODEL.DEPTH": 2, "MODEL.EMBED_DIM": 64, "TRAIN.WARMUP_EPOCHS": 0, "batc
 
 
 def write_images(folder: Path) -> None:
-    """Write class folders like a user's images: train/even, train/odd, val/even, val/odd."""
+    """Write class folders: train/even, train/odd, val/even, val/odd."""
     for split, number in (("train", 1400), ("val", 200)):
         digits = pv.open_dataset("vit_digits", split).dataset
         for index in range(number):

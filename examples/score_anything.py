@@ -1,4 +1,4 @@
-"""Score results of any framework with confidence intervals: arrays of predictions and ground truth."""
+"""Score the results of any framework with intervals: arrays of predictions and of ground truth."""
 
 import numpy as np
 

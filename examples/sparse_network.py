@@ -1,8 +1,8 @@
-"""A sparse convolutional network in a custom loop: it classifies points on a surface as a ball or a box."""
+"""Train a sparse convolutional network in a custom loop: do these surface points belong to a ball or to a box?"""
 
 import numpy as np
 from paddlevit_dist import Accuracy
-from paddlevit_dist.points.sparse import BatchNorm, Convolution, GlobalPooling, PointFeatures, Pointwise
+from paddlevit_dist.points import sparse
 
 import paddle
 import paddle.nn.functional as F
@@ -24,19 +24,20 @@ def get_batch(indices):
     """Return a sparse tensor of the solids' voxels, and their classes."""
     solids = [draw(index) for index in indices]
     rows = [np.c_[np.full(len(points), number), points / VOXEL] for number, (points, _) in enumerate(solids)]
-    points = np.concatenate(rows)  # (points, 4): index of the solid, and position in voxels
-    field = PointFeatures(np.ones((len(points), 1), np.float32), points)
+    points = np.concatenate(rows)  # (points, 4): which solid, and where, in voxels
+    field = sparse.PointFeatures(np.ones((len(points), 1), np.float32), points)
     return field.voxels("mean")[0], paddle.to_tensor([label for _, label in solids])
 
 
 def block(inputs, outputs):
-    """Return a strided convolution with batch norm and GELU."""
-    return nn.Sequential(Convolution(inputs, outputs, 3, stride=2), BatchNorm(outputs), Pointwise(nn.GELU()))
+    return nn.Sequential(
+        sparse.Convolution(inputs, outputs, 3, stride=2), sparse.BatchNorm(outputs), sparse.Pointwise(nn.GELU())
+    )
 
 
 if __name__ == "__main__":
     paddle.seed(0)
-    network = nn.Sequential(block(1, 16), block(16, 32), GlobalPooling("max"), nn.Linear(32, len(CLASSES)))
+    network = nn.Sequential(block(1, 16), block(16, 32), sparse.GlobalPooling("max"), nn.Linear(32, len(CLASSES)))
     optimizer = paddle.optimizer.AdamW(0.01, parameters=network.parameters())
     for step in range(25):
         voxels, labels = get_batch(range(step * 12, step * 12 + 12))

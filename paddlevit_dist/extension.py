@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from .engine.multi_tensor import GradientList, MovingAverages
     from .engine.trainer import Trainer
     from .images.transforms.crops import TrainingTransform
-    from .logging.callbacks import Callback
     from .settings import Configuration
     from .settings.every_run import RunSettings
     from .settings.key import KeyTable
+    from .tasks.callback import Callback
     from .tasks.sample_groups import SampleGroups
     from .tasks.task import StepPosition, Task
 

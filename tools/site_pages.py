@@ -1,7 +1,7 @@
-"""Hooks of ``make site``: add the pages outside docs/ to the site, and convert GitHub's links to the site's.
+"""Hooks of ``make site``: add the pages outside docs/ to the site, and rewrite links.
 
-Links are written for GitHub: relative to the file, among all files of the repository. On the site a link to a
-page points to that page's location; a link to another file of the repository becomes plain text.
+Pages contain links as GitHub needs them: relative to the file, among all files of the repository. The hook replaces a
+link to a page by the address of that page on the site, and a link to another file by its text.
 """
 
 import posixpath
@@ -19,6 +19,7 @@ OUTSIDE = {  # page of the repository -> its location on the site
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "RELEASING.md": "releasing.md",
+    "SECURITY.md": "security.md",
     **{f"benchmarks/results/{path.name}": f"measured/{path.name}" for path in ROOT.glob("benchmarks/results/*.md")},
 }
 _LINK = re.compile(r"\[([^\]\[]*)\]\(([^)\s]+)\)")

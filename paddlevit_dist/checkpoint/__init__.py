@@ -7,3 +7,13 @@
 - ``weights``: the file that a path means, and the weights in its content; ``published`` for names, ``download``
 - ``unpickling`` (Paddle's files), ``torch_files`` (PyTorch's), ``array_files`` (numpy's, safetensors): the formats
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "LoadReport": "load",
+    "load_weights": "load",
+    "read_weights": "weights",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

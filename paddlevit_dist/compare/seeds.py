@@ -13,10 +13,11 @@ from typing import Any, cast
 from ..launch import devices, plan_processes, tuning
 from ..launch.lock import lock_output_dir
 from ..logging.progress import write_line
-from ..logging.record import SEEDS, output_folder, recorded_events
+from ..logging.record import SEEDS, output_folder
 from ..runtime import signals
 from ..runtime.environment import ROOT
 from ..runtime.errors import Stopped, UserError
+from ..runtime.metrics_file import recorded_events
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_yaml
 from ..settings import Configuration

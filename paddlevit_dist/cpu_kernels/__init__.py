@@ -70,3 +70,5 @@ class CpuKernelsExtension(Extension):
 
 
 EXTENSION = CpuKernelsExtension()
+
+__all__ = ["EXTENSION"]

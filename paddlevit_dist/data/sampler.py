@@ -1,6 +1,6 @@
 """Samplers: which samples each rank reads, and in which order, independent of the number of processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ class TrainingSampler(DistributedBatchSampler):
 
     def __init__(
         self,
-        dataset,
+        dataset: Sized,
         batch_size: int,
         *,
         rank: int | None = None,
@@ -219,7 +219,9 @@ class EvaluationSampler(DistributedBatchSampler):
         world_size: number of ranks; None: of this run.
     """
 
-    def __init__(self, dataset, batch_size: int, *, rank: int | None = None, world_size: int | None = None) -> None:
+    def __init__(
+        self, dataset: Sized, batch_size: int, *, rank: int | None = None, world_size: int | None = None
+    ) -> None:
         rank, world_size = _place(rank, world_size)
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=False, drop_last=False)
 

@@ -169,7 +169,7 @@ def gpus(checkup: CheckContext) -> CheckResult:
         return CheckResult(OK, text)
     if others := device_kinds.count_others():
         text = ", ".join(f"{number} {device_kinds.get_kind(name).noun}(s)" for name, number in others.items())
-        return CheckResult(OK, f"none of CUDA's; {text} usable through Paddle's plug-in (docs/devices.md)")
+        return CheckResult(OK, f"none of CUDA's; {text} usable through Paddle's plug-in (docs/guides/devices.md)")
     if not driver:
         return CheckResult(OK, "none: training on the CPU")
     if not device_kinds.is_built_for_cuda():
@@ -180,10 +180,10 @@ def gpus(checkup: CheckContext) -> CheckResult:
 
 
 def installation(card: devices.GpuCard | None) -> str:
-    """Write the commands that replace this Paddle by the build for a card; ``docs/installing.md`` has the table."""
+    """Write the commands that replace this Paddle by the build for a card, as ``docs/guides/installation.md``."""
     remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu"
     if card is None:
-        return f"{remove}, then install Paddle's GPU build (docs/installing.md)"
+        return f"{remove}, then install Paddle's GPU build (docs/guides/installation.md)"
     if card.capability < _OLDEST_OF_3:
         return f"{remove}; python -m pip install paddlepaddle-gpu==2.6.2 'numpy<2'"
     build = "cu129" if card.capability > _NEWEST_OF_CU126 else "cu126" if card.cuda >= (12, 0) else "cu118"

@@ -10,3 +10,11 @@
 - ``fused_optimizers``, ``multi_tensor``: update all parameters at once
 - ``startup_log``: the first log lines of a run
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "Trainer": "trainer",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import paddle
 
 from ..distributed import rank
-from ..logging.callbacks import Callback, UpdateRecord
 from ..runtime import device_kinds
 from ..runtime.errors import DeviceFailure, UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
+from ..tasks.callback import Callback, UpdateRecord
 
 # From Paddle's allocators, 2.6 and 3.x; one of them writes "GPU Virtual Memory".
 _ALLOCATION = re.compile(

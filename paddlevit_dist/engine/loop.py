@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..distributed import StopRequested, broadcast_object, broadcast_statistics, is_main, stops, world_size
 from ..extension import extensions
 from ..intervals import ConfidenceInterval
-from ..logging.callbacks import Callback, UpdateRecord
-from ..logging.record import recorded_events
 from ..runtime.errors import Stopped, UserError
+from ..runtime.metrics_file import recorded_events
+from ..tasks.callback import Callback, UpdateRecord
 from ..tasks.task import StepPosition
 from .gpu_memory import EmptyingCache
 from .reports import TrainingLogger, require_finite

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..data.loader import DeviceLoader
 from ..distributed import is_main, world_size
 from ..launch.devices import cpu_cores
-from ..logging.callbacks import Callback, UpdateRecord, get_interval_ends
 from ..logging.meters import DataWaitHint, StepMeters, memory_mib
 from ..logging.progress import ProgressBar, ReportField, build_fields
 from ..runtime.errors import UserError
+from ..tasks.callback import Callback, UpdateRecord, get_interval_ends
 
 if TYPE_CHECKING:
     from .trainer import Trainer

@@ -9,7 +9,6 @@ from ..checkpoint.load import statistics_in
 from ..distributed import world_size
 from ..extension import find_evaluated
 from ..launch import gpu, tuning
-from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
 from ..registry import find_package
 from ..runtime import device_kinds, paddle_versions
@@ -18,6 +17,7 @@ from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..settings.run_length import effective_batch_size
+from ..tasks.callback import RunFacts
 from ..tasks.task import Task
 from . import resume
 from .schedule import describe_rates

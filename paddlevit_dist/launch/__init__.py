@@ -11,6 +11,10 @@ Importing this package does not import Paddle; each name below loads its module 
 
 from ..runtime.lazy_names import lazy_names
 
-_NAMES = {"launch_workers": "spawn", "plan_processes": "devices", "ProcessPlan": "devices"}
+_NAMES = {
+    "ProcessPlan": "devices",
+    "launch_workers": "spawn",
+    "plan_processes": "devices",
+}
 __all__ = sorted(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

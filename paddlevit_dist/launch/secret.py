@@ -189,7 +189,7 @@ def verify(received: memoryview, purpose: str, number: int, rank: int) -> memory
         raise UserError(
             f"a message that arrived as rank {rank}'s ({purpose} {number}) is not signed with this run's secret: "
             "another program answers for that rank, or altered the message; see 'Messages between ranks' in "
-            "docs/faults.md"
+            "docs/explanation/failure_modes.md"
         )
     return message
 

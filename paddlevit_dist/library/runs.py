@@ -259,7 +259,7 @@ def _as_before(training: bool, computes: bool) -> Iterator[None]:
 
 def _last_evaluation(folder: Path) -> tuple[dict[str, float], dict[str, tuple[float, float]], str]:
     """Return values, intervals, and the weights that were evaluated."""
-    from ..logging.record import recorded_events
+    from ..runtime.metrics_file import recorded_events
 
     told = [event for event in recorded_events(folder) if event["kind"] == "evaluation" and "superseded" not in event]
     if not told:

@@ -5,3 +5,14 @@
 - ``progress``: the progress bar and the values below it; ``heartbeat``: lines while nothing else is printed
 - ``callbacks``: observers of a run; ``event_logs``: TensorBoard and VisualDL; ``services``: network services
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "MlflowLog": "services",
+    "TensorBoardLog": "event_logs",
+    "VisualDlLog": "event_logs",
+    "WandbLog": "services",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -14,7 +14,7 @@ import platform
 import time
 from typing import Any, BinaryIO
 
-from .callbacks import Callback, RunFacts
+from ..tasks.callback import Callback, RunFacts
 
 _NO_CURVES = ("kind", "time", "epoch", "update", "superseded")
 

@@ -20,16 +20,14 @@ from ..launch.lock import FILE as LOCK
 from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
-from ..runtime.text_files import parse_json
+from ..runtime.metrics_file import METRICS, recorded_events
 from ..settings.every_run import RunSettings
 from .progress import write_line
 
-METRICS = "metrics.jsonl"
 COMPARED = "compared.html"  # a comparison with other runs, linked from the run's report
 SEEDS = "seeds.json"  # in a folder of runs with several seeds
 FOUND_LATER = "found when resuming"  # the reason of an interruption that the run could not record
 _REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
-_LONGEST_EVENT = 1 << 22  # bytes of a line of metrics
 _LOG_LOCK = threading.RLock()  # the saving thread also logs; log and terminal have the same order
 
 
@@ -293,25 +291,3 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
         record.log(f"stopped: {error}")
     else:
         record.log(f"interrupted: {reason}; continue with -resume=auto")
-
-
-def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of ``metrics.jsonl``, nothing without this file; other lines have the kind "unreadable".
-
-    An example is the last line of a run that was killed while writing it.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    with contextlib.suppress(FileNotFoundError), open(folder / METRICS, "rb") as file:
-        while line := file.readline(_LONGEST_EVENT):
-            if line.strip():
-                yield _parse(line)
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
-        event = parse_json(line)
-        if isinstance(event, dict) and isinstance(event.get("kind"), str):
-            return event
-    return {"kind": "unreadable", "text": line.rstrip(b"\r\n").decode(errors="backslashreplace")}

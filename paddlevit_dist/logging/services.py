@@ -15,7 +15,8 @@ from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_yaml
 from ..settings.table import leaves
-from .callbacks import FAILED, FINISHED, STOPPED, RunFacts
+from ..tasks.callback import RunFacts
+from .callbacks import FAILED, FINISHED, STOPPED
 from .event_logs import NumbersLog, collect_scalars
 
 PROJECT = "paddlevit_dist"  # default, if the environment names none

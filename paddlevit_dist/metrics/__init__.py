@@ -7,3 +7,13 @@
 - ``tables``: the tables of a report about them
 - ``classification``, ``classifier``, ``classifier_figures``: scores and figures for samples with one class each
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "ClassificationMetrics": "classification",
+    "ClassifierTask": "classifier",
+    "ConfusionMetrics": "confusion",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

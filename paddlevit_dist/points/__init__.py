@@ -8,6 +8,10 @@ reads predictions in ScanNet's format.
 from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
+    "Scene": "data.scene",
+    "SceneDataset": "data.scenes",
+    "SceneTask": "scene_task",
+    "ShapeDataset": "shapes.data",
     "SparseTensor": "sparse",
     "sparse_collate": "data.voxels",
     "sparse_quantize": "data.voxels",

@@ -55,7 +55,7 @@ class DeviceKind(NamedTuple):
             "no fused attention or biases": False,  # trials of both need CUDA's events
         }
         missing = ", ".join(text for text, is_there in features.items() if not is_there)
-        return f"{self.name}: {missing}: the same results, slower; see docs/devices.md"
+        return f"{self.name}: {missing}: the same results, slower; see docs/guides/devices.md"
 
 
 _KINDS = {
@@ -138,7 +138,8 @@ def choose(requested: str, visible: Mapping[str, int]) -> tuple[DeviceKind, list
         others = f"{named} and " if named else ""
         raise UserError(
             f"DEVICE {requested} (-device): {problem} that this Paddle sees: {others}the CPU; "
-            f"use {', '.join([AUTO, *visible])} or {CPU}, or install Paddle's build or plug-in for it (docs/devices.md)"
+            f"use {', '.join([AUTO, *visible])} or {CPU}, or install Paddle's build or plug-in for it "
+            "(docs/guides/devices.md)"
         )
     kind = get_kind(name)
     return kind, [line for line in (*notices, kind.replaced) if line]

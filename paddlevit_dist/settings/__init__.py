@@ -12,10 +12,11 @@ values against one another, and freezes. Nothing here imports paddle.
 
 """
 
+from .key import Key, Range
 from .merge import Configuration, dump_yaml, load
 from .recipes import RecipeMissing, folder, title
 from .table import default_config
 
 EXAMPLE = str(folder() / "vit_digits.yaml")
 
-__all__ = ["EXAMPLE", "Configuration", "RecipeMissing", "default_config", "dump_yaml", "load", "title"]
+__all__ = ["Configuration", "EXAMPLE", "Key", "Range", "RecipeMissing", "default_config", "dump_yaml", "load", "title"]

@@ -10,3 +10,36 @@
 - ``sample_checks``: finite numbers, labels in range; ``sample_names``: matches names from other programs' results;
   ``sample_groups``: samples that belong together
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "BadSample": "sample_checks",
+    "Callback": "callback",
+    "Chart": "figures",
+    "CheckpointMeta": "prediction",
+    "ConfusionMatrix": "figures",
+    "Dataset": "dataset",
+    "EvaluationStep": "task",
+    "ExportParts": "task",
+    "FigureTable": "figures",
+    "Gallery": "figures",
+    "InputSamples": "prediction",
+    "LossTerm": "task",
+    "Metrics": "metrics",
+    "Model": "model",
+    "PointSet": "figures",
+    "PredictionRecord": "prediction",
+    "PredictionWriter": "prediction",
+    "RunFacts": "callback",
+    "SampleTable": "metrics",
+    "StepPosition": "task",
+    "Task": "task",
+    "TransformedDataset": "dataset",
+    "dataset_class": "dataset",
+    "require_finite": "sample_checks",
+    "require_label": "sample_checks",
+    "require_labels": "sample_checks",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -8,3 +8,15 @@
 - ``evaluation``: COCO's matching and scores, without Paddle; ``metrics``: scores over the processes of a run
 - ``prediction``, ``drawing``, ``figures``, ``export``: outputs made of detections
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "DetectedObjects": "detections",
+    "Detection": "task",
+    "DetectionCriterion": "detector",
+    "DetectionTargets": "detector",
+    "Detector": "detector",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

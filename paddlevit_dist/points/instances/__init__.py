@@ -4,3 +4,12 @@
 - ``pointgroup``: network and losses; ``grouping``: clustering; ``proposals``: scoring and selection
 - ``metrics``: average precision; ``writer``: predictions as files and figures
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "InstanceSegmentation": "task",
+    "PointGroup": "pointgroup",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

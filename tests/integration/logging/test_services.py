@@ -7,9 +7,10 @@ import struct
 import pytest
 from support.small_runs import build
 
-from paddlevit_dist.logging.callbacks import CallbackList, RunFacts
+from paddlevit_dist.logging.callbacks import CallbackList
 from paddlevit_dist.logging.services import MlflowLog
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.callback import RunFacts
 
 RUN = ["-epochs=3", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates
 SECRET = "hf_abcdefghijkl"

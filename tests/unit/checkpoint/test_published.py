@@ -156,7 +156,7 @@ def test_the_name_of_a_model_alone_is_a_path(hub):
 
 @pytest.mark.parametrize("source", [NAME, f"hf:timm/{NAME}"])
 def test_predict_and_export_take_a_name_as_training_does(source, hub, tmp_path):
-    """As docs/detection.md shows it; the name of timm's was recommended to whoever had typed it."""
+    """As docs/tutorials/detection.md shows it; the name of timm's was recommended to whoever had typed it."""
     said = []
     found = open_source(source, "predict", recipe="vit_digits", say=said.append)
     assert Path(found.weights).match(f"hub/models--timm--{NAME}/snapshots/*/model.safetensors")

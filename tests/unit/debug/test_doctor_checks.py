@@ -58,7 +58,7 @@ def test_beside_a_cpu_build_the_build_for_the_card_is_named(monkeypatch, capabil
 
 def test_a_driver_that_says_nothing_of_its_cards_leaves_the_page(monkeypatch):
     found = see_gpus(monkeypatch, None, is_usable=False, has_cuda=False)
-    assert found.status == "warning" and "docs/installing.md" in found.mend
+    assert found.status == "warning" and "docs/guides/installation.md" in found.mend
 
 
 @pytest.mark.parametrize("name", CARDS)

@@ -6,7 +6,7 @@ import pytest
 from support.small_runs import build
 
 from paddlevit_dist import Callback, UserError, register_callback
-from paddlevit_dist.logging.callbacks import get_interval_ends
+from paddlevit_dist.tasks.callback import get_interval_ends
 
 RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
 

@@ -5,3 +5,5 @@
 - ``resampling``: computes these numbers for bootstrap draws of the images; ``images``: per-image results
 - ``scored_files``: reads COCO's JSON files and scores results against annotations
 """
+
+__all__: list[str] = []  # CocoAP and evaluate detections compute these scores

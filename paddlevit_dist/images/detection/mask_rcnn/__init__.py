@@ -3,3 +3,12 @@
 - ``network``: the model on a pyramid; ``region_proposals``, ``region_heads``: its parts
 - ``criterion``: targets and losses
 """
+
+from ....runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "FasterRCNN": "network",
+    "MaskRCNN": "network",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -4,3 +4,11 @@
 - ``denoising``: objects with noise as queries that learn to restore them
 - ``criterion``: RT-DETR's losses; ``fine_criterion``: D-FINE's; ``distributions``: its sides of boxes as distributions
 """
+
+from ....runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "RtDetr": "network",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -71,10 +71,12 @@ def test_an_exported_detector_has_the_scores_of_its_weights(trained, graph, tmp_
 
 @needs_onnx
 def test_the_pages_program_finds_what_the_weights_find(trained, graph):
-    """The program of docs/exporting.md, as it stands."""
+    """The program of docs/guides/exporting.md, as it stands."""
     image = np.random.default_rng(0).integers(0, 256, (60, 90, 3)).astype(np.uint8)
     Image.fromarray(image).save(graph / "image.png")
-    program = (ROOT / "docs" / "exporting.md").read_text(encoding="utf-8").split("```python\n")[2].split("```")[0]
+    program = (
+        (ROOT / "docs" / "guides" / "exporting.md").read_text(encoding="utf-8").split("```python\n")[2].split("```")[0]
+    )
     (graph / "detect.py").write_text(program, encoding="utf-8")
     words = [sys.executable, "detect.py", "shapes", "image.png"]
     ended = well(run_command(words, timeout=600, folder=graph))

@@ -54,7 +54,7 @@ def inject(phase: str, way: str, marker: str) -> None:
     """Make this process, which has joined the group, end when it gets to ``phase``."""
     import paddle
 
-    from paddlevit_dist.engine import checkpointer, trainer
+    from paddlevit_dist.engine import checkpointing, trainer
     from paddlevit_dist.images.classification import task
     from paddlevit_dist.logging import meters
 
@@ -65,7 +65,7 @@ def inject(phase: str, way: str, marker: str) -> None:
         "forward": (task.Classification, "train_step"),
         "update": (paddle.optimizer.AdamW, "step"),
         "report": (meters.StepMeters, "reduce"),
-        "saving": (checkpointer.Checkpointer, "save_epoch"),
+        "saving": (checkpointing.Checkpointer, "save_epoch"),
         "evaluation": (task.Classification, "eval_step"),
     }[phase]
     _before(holder, name, phase, way, marker)

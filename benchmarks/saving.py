@@ -81,7 +81,7 @@ class Script:
         while True:
             undisturbed = yield from self._updates(BEFORE)
             began = time.perf_counter()
-            self.training.checkpointer.save_update(False)
+            self.training.checkpointer.save_update(False, self.training.reports)
             called = time.perf_counter()
             disturbed = yield from self._updates(self.after)
             ended = time.perf_counter()
@@ -114,8 +114,8 @@ class Script:
         parts = self.training
         if is_main():
             extra = {"scaler": {}, "best": None, "global_batch_size": 1}
-            position = {**parts.sampler.state_dict(), **parts.schedule.state_dict()}
-            state = checkpoints.RunState(position, parts.checkpointer.optimizer.state_dict(), extra)
+            position = parts.state.position()
+            state = checkpoints.RunState(position, parts.state.moments.state_dict(), extra)
             weights, averages = parts.model.state_dict(), parts.ema.state_dict()
             written = checkpoints.save(
                 self.folder, checkpoints.update_name(position["update"]), weights, state, averages

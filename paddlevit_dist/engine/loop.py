@@ -82,7 +82,7 @@ class TrainingLoop:
             for epoch in range(first, run.last_epoch + 1):
                 self._train_epoch(epoch, batches)
                 is_evaluated = run.should_evaluate(epoch)
-                if is_evaluated or run.should_save(epoch):
+                if is_evaluated or run.checkpointer.should_save(epoch):
                     self._save_epoch(epoch, evaluation_due=is_evaluated)
                 if run.checkpointer.agreement.should_stop(run.schedule.update):
                     self._stop()
@@ -193,13 +193,13 @@ class TrainingLoop:
         run = self._run
         with self._pause(f"saving update {run.schedule.update}"):
             self._share_statistics()
-            run.checkpointer.save_update(evaluation_due)
+            run.checkpointer.save_update(evaluation_due, run.reports)
         self._update_saved = run.schedule.update
 
     def _save_epoch(self, epoch: int, evaluation_due: bool) -> None:
         with self._pause(f"saving epoch {epoch}"):
             self._share_statistics()
-            self._run.checkpointer.save_epoch(epoch, evaluation_due)
+            self._run.checkpointer.save_epoch(epoch, evaluation_due, self._run.reports)
         self._update_saved = self._run.schedule.update
 
     def _share_statistics(self) -> None:

@@ -1,24 +1,25 @@
 """The start of a training run: loads what -resume and -pretrained name, and logs it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ..checkpoint import store as checkpoints
 from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
+from ..checkpoint.content import AVERAGED
 from ..checkpoint.finding import existing_run_error
 from ..checkpoint.load import load_weights, rename_for
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
-from ..checkpoint.weights import evaluated_weights
+from ..checkpoint.weights import evaluated_weights, read_state
 from ..distributed import broadcast_object, is_main
-from ..logging.record import FOUND_LATER, supersede
+from ..logging.record import FOUND_LATER, RunRecord, supersede
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
+from ..tasks.task import Task
 from .compatibility import CheckpointDiff, FactDifference, altering, show
 from .run_command import format_command
-
-if TYPE_CHECKING:
-    from .trainer import Trainer
+from .training_state import TrainingState
 
 
 class ResumeState(NamedTuple):
@@ -31,6 +32,7 @@ class ResumeState(NamedTuple):
         evaluation_due: whether the last completed epoch still has to be evaluated.
         samples: the sample lists of the checkpoint; None if it has none, empty for a new run.
         means: ``TrainingLogger.state_dict`` for the epoch in progress; None if the checkpoint has none.
+        best: name, value, epoch and line of the best evaluation so far; None if there is none.
     """
 
     position: dict[str, int]
@@ -39,138 +41,226 @@ class ResumeState(NamedTuple):
     evaluation_due: bool = False
     samples: dict[str, np.ndarray] | None = {}
     means: dict[str, Any] | None = None
+    best: dict[str, Any] | None = None
 
 
-def load(run: "Trainer") -> ResumeState:
-    """Load the weights, optimizer state and position that -resume and -pretrained name. Every rank must call this.
+class StateLoader:
+    """Loads weights, optimizer state and position that -resume and -pretrained name. Every rank has one.
 
     Args:
-        run: the trainer, with all parts of the training except the ``TrainStep``.
-
-    Returns:
-        The position and state to start from.
-
-    Raises:
-        UserError: the checkpoint cannot be loaded, or its settings differ in a way that alters the training.
+        config: the frozen configuration.
+        task: describes the preprocessing and the data.
+        datasets: samples by split.
+        state: the parts of the training, which are restored.
+        record: receives log lines and the report on the loaded weights.
     """
-    path = _find_checkpoint(run)
-    if path is not None and path.is_dir():
-        return _load_checkpoint(run, path)
-    last_epoch = run.config.TRAIN.LAST_EPOCH
-    training = None if path is None else read_training(path)
-    if training is not None:
-        return _continue_paddlevit(run, training)
-    if path is not None:
-        report = load_weights(run.model, str(path), strict=True)
-        run.record.log_and_print(
-            f"resumed weights only from {path} ({report.summary()}): no optimizer state is read from such a file, so "
-            f"moments restart at epoch {last_epoch + 1} (-last_epoch)"
-        )
-    else:
-        if broadcast_object(is_main() and checkpoints.holds_any(run.checkpointer.folder)):
-            raise existing_run_error(run.config.SAVE)
-        if run.config.MODEL.PRETRAINED:
-            _load_pretrained(run)
-    run.checkpointer.begin_after(last_epoch)
-    if run.ema is not None:
-        run.ema.restart()
-    return ResumeState({"epoch": 0, "consumed": 0, "update": 0})
 
+    def __init__(
+        self, config: RunSettings, task: Task, datasets: dict[str, Any], state: TrainingState, record: RunRecord
+    ) -> None:
+        self._config, self._task, self._datasets = config, task, datasets
+        self._state, self._record = state, record
+        self._folder = Path(config.SAVE) / "checkpoints"
 
-def _find_checkpoint(run: "Trainer") -> Path | None:
-    """Find the checkpoint that -resume names. The main process decides, so that all ranks use the same one."""
-    source, folder = run.config.MODEL.RESUME, run.checkpointer.folder
-    if not source:
-        return None
-    path, problem = None, None
-    if is_main():
+    def load(self) -> ResumeState:
+        """Load what -resume and -pretrained name. Every rank must call this.
+
+        Returns:
+            The position and state to start from.
+
+        Raises:
+            UserError: the checkpoint cannot be loaded, or its settings differ in a way that alters the training.
+        """
+        path = self._find_checkpoint()
+        if path is not None and path.is_dir():
+            return self._load_checkpoint(path)
+        last_epoch = self._config.TRAIN.LAST_EPOCH
+        training = None if path is None else read_training(path)
+        if training is not None:
+            return self._continue_paddlevit(training)
+        if path is not None:
+            report = load_weights(self._state.model, str(path), strict=True)
+            self._record.log_and_print(
+                f"resumed weights only from {path} ({report.summary()}): no optimizer state is read from such a file, "
+                f"so moments restart at epoch {last_epoch + 1} (-last_epoch)"
+            )
+        else:
+            if broadcast_object(is_main() and checkpoints.holds_any(self._folder)):
+                raise existing_run_error(self._config.SAVE)
+            if self._config.MODEL.PRETRAINED:
+                self._load_pretrained()
+        self._state.begin_after(last_epoch)
+        if self._state.ema is not None:
+            self._state.ema.restart()
+        return ResumeState({"epoch": 0, "consumed": 0, "update": 0})
+
+    def _find_checkpoint(self) -> Path | None:
+        """Find the checkpoint that -resume names. The main process decides, so that all ranks use the same one."""
+        source = self._config.MODEL.RESUME
+        if not source:
+            return None
+        path, problem = None, None
+        if is_main():
+            try:
+                path = checkpoints.resolve(source, self._folder, self._record.log_and_print)
+            except UserError as error:
+                problem = str(error)
+        path, problem = broadcast_object((path, problem))
+        if problem is not None:
+            raise UserError(problem)
+        if path is None:
+            self._record.log_and_print(f"-resume=auto: no checkpoint in {self._folder}, starting from scratch")
+        return path
+
+    # ---- weights alone ---------------------------------------------------------------------------------------
+
+    def _load_pretrained(self) -> None:
+        model, log = self._config.MODEL, self._record.log_and_print
+        source = evaluated_weights(cast(str, model.PRETRAINED))
+        minimum, part = model.MIN_LOADED_FRACTION, model.PRETRAINED_PART
+        names = self._class_names(source)
+        report = load_weights(self._state.model, source, minimum_loaded=minimum, part=part, class_names=names)
+        log(f"pretrained weights {source}: {report.summary()}")
+        fits = CheckpointDiff("start", source, self._config, self._task)
+        lines = [*fits.settings(), *fits.input()]
+        for split, samples in self._datasets.items():  # a self-test has no val
+            lines += fits.files(split, samples)
+        if not report.reinitialized and report.classes_by_name is None:
+            lines += fits.classes(self._datasets["train"])
+        for line in lines:
+            log(line)
+        self._record.file("load_report.json", report.json())
+
+    def _class_names(self, source: str) -> ClassNames | None:
+        """Return the class names of the weights and of this run, read by the main process; None if the data have none.
+
+        Raises:
+            UserError: the names cannot be read; on every rank.
+        """
+        train = self._task.dataset_signature(self._datasets["train"])
+        ours = get_class_names({"train": train}, self._task.preprocess_signature())
+        names, problem = None, None
+        if is_main() and ours:
+            try:
+                names = read_class_names(source)
+            except UserError as error:
+                problem = str(error)
+        names, problem = broadcast_object((names, problem))
+        if problem is not None:
+            raise UserError(problem)
+        return None if names is None or ours is None else ClassNames(names[0], ours, names[1])
+
+    # ---- a checkpoint of this package ------------------------------------------------------------------------
+
+    def _load_checkpoint(self, directory: Path) -> ResumeState:
+        content, log = checkpoints.read(directory), self._record.log_and_print
+        diff = CheckpointDiff("resume", directory, self._config, self._task)
+        changes = self._require_same_run(diff, content.extra["global_batch_size"])
+        report = load_weights(self._state.model, str(directory), strict=True)
+        self._restore(directory, content)
+        due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))
+        start = ResumeState(content.position, directory, changes, due, diff.lists, means, best)
+        log(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
+        for line in _changed_decay(directory, content.extra["undecayed"], self._state.undecayed):
+            log(line)
+        sampler = self._state.sampler
+        if means is None and sampler.consumed:
+            log(
+                f"note: {directory} has no training means: the means of epoch {sampler.epoch} cover the rest of it only"
+            )
+        return start
+
+    def _require_same_run(self, diff: CheckpointDiff, global_batch_size: int) -> list[FactDifference]:
+        """Log how this run differs from the checkpoint's, and raise UserError if that alters the training."""
+        log = self._record.log_and_print
+        for line in [*diff.input(), *diff.log_unlisted(self._datasets["val"])]:
+            log(line)
+        changes = diff.changes(self._datasets, (global_batch_size, self._state.sampler.global_batch_size))
+        if not changes:
+            return []
+        log(f"settings that differ from {diff.source}:")
+        rows = [("setting", "before", "now", "")]
+        rows += [(c.name, show(c.before), show(c.now), "alters the run" if c.alters else "") for c in changes]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        for row in rows:
+            log("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
+        if altering(changes) and not self._config.ALLOW_CHANGES:
+            command = format_command("resume", diff.source, self._config)
+            instead = f"; with the settings of its run: {command}" if command else ""
+            raise UserError(
+                f"-resume={diff.source}: {altering(changes)}: the resumed training would run differently; set "
+                f"these back, or add -allow_changes{instead}"
+            )
+        return changes
+
+    def _restore(self, directory: Path, content: checkpoints.RunState) -> None:
+        """Restore everything except the weights, including the position of the training."""
+        state, extra = self._state, content.extra
+        self._load_moments(f"-resume={directory}", content.optimizer)
+        state.precision.load_state_dict(extra["scaler"])
+        state.nan_guard.load_state_dict(extra["skipped_updates"])
+        file = directory / AVERAGED
+        if state.ema is None and file.is_file():
+            self._record.log_and_print(f"note: {file} is kept unchanged: TRAIN.MODEL_EMA is now off")
+        else:
+            self._continue_average(str(directory), read_state(file) if file.is_file() else None)
+        state.begin_after(**{name: content.position[name] for name in ("epoch", "consumed")})
+        if is_main() and extra["best"] is not None:  # the run may have ended before it linked the best one
+            best = self._folder / checkpoints.epoch_name(extra["best"]["epoch"])
+            if best.is_dir():
+                checkpoints.link(self._folder, "best", best)
+
+    def _load_moments(self, option: str, moments: dict[str, np.ndarray]) -> None:
         try:
-            path = checkpoints.resolve(source, folder, run.record.log_and_print)
-        except UserError as error:
-            problem = str(error)
-    path, problem = broadcast_object((path, problem))
-    if problem is not None:
-        raise UserError(problem)
-    if path is None:
-        run.record.log_and_print(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
-    return path
+            self._state.moments.load_state_dict(moments)
+        except ValueError as error:
+            raise UserError(f"{option}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained") from error
 
+    def _continue_average(self, source: str, average: dict[str, np.ndarray] | None) -> None:
+        """Restore the averaged weights if this run keeps an average.
 
-def _load_pretrained(run: "Trainer") -> None:
-    model = run.config.MODEL
-    source = evaluated_weights(cast(str, model.PRETRAINED))
-    minimum, part = model.MIN_LOADED_FRACTION, model.PRETRAINED_PART
-    names = _class_names(run, source)
-    report = load_weights(run.model, source, minimum_loaded=minimum, part=part, class_names=names)
-    run.record.log_and_print(f"pretrained weights {source}: {report.summary()}")
-    fits = CheckpointDiff("start", source, run.config, run.task)
-    lines = [*fits.settings(), *fits.input()]
-    for split, samples in run.datasets.items():  # a self-test has no val
-        lines += fits.files(split, samples)
-    if not report.reinitialized and report.classes_by_name is None:
-        lines += fits.classes(run.datasets["train"])
-    for line in lines:
-        run.record.log_and_print(line)
-    run.record.file("load_report.json", report.json())
+        Args:
+            source: the checkpoint's path, for messages.
+            average: its averaged weights by name; None: it has none, and the average restarts from the weights.
 
+        Raises:
+            UserError: they do not fit the model.
+        """
+        ema, log = self._state.ema, self._record.log_and_print
+        if ema is None:
+            if average is not None:
+                log(f"note: the average in {source} is not used: TRAIN.MODEL_EMA is off")
+        elif average is None:
+            log(f"note: {source} has no averaged weights; the average starts with the resumed ones")
+            ema.restart()
+        else:
+            try:
+                ema.load_state_dict(average)
+            except ValueError as error:
+                raise UserError(f"-resume={source}: {error}") from error
 
-def _class_names(run: "Trainer", source: str) -> ClassNames | None:
-    """Return the class names of the weights and of this run, read by the main process; None if the data have none.
+    # ---- a checkpoint of PaddleViT ---------------------------------------------------------------------------
 
-    Raises:
-        UserError: the names cannot be read; on every rank.
-    """
-    ours = get_class_names(
-        {"train": run.task.dataset_signature(run.datasets["train"])}, run.task.preprocess_signature()
-    )
-    names, problem = None, None
-    if is_main() and ours:
-        try:
-            names = read_class_names(source)
-        except UserError as error:
-            problem = str(error)
-    names, problem = broadcast_object((names, problem))
-    if problem is not None:
-        raise UserError(problem)
-    return None if names is None or ours is None else ClassNames(names[0], ours, names[1])
-
-
-def _load_checkpoint(run: "Trainer", directory: Path) -> ResumeState:
-    state = checkpoints.read(directory)
-    diff = CheckpointDiff("resume", directory, run.config, run.task)
-    changes = _require_same_run(run, diff, state.extra["global_batch_size"])
-    report = run.checkpointer.load_weights(directory)
-    run.checkpointer.load(directory, state)
-    due, means = state.extra["evaluation_due"], state.extra["training_means"]
-    start = ResumeState(state.position, directory, changes, due, diff.lists, means)
-    run.record.log_and_print(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
-    for line in _changed_decay(directory, state.extra["undecayed"], run.undecayed):
-        run.record.log_and_print(line)
-    if means is None and run.sampler.consumed:
-        run.record.log_and_print(
-            f"note: {directory} has no training means: the means of epoch {run.sampler.epoch} cover the rest of it only"
+    def _continue_paddlevit(self, training: PaddleViTTraining) -> ResumeState:
+        """Restore weights, moments, loss scale, average and epoch from PaddleViT's checkpoint."""
+        state, file = self._state, training.weights.name
+        report = load_weights(state.model, training.weights, strict=True)
+        moments = {
+            f"{kind}/{name}": value
+            for kind, weights in training.accumulators.items()
+            for name, value in rename_for(state.model, weights).items()
+        }
+        self._load_moments(f"-resume={file}", moments)
+        state.precision.load_state_dict(training.scaler)
+        state.begin_after(training.epoch)
+        averaged = None if training.average is None else rename_for(state.model, training.average)
+        self._continue_average(file, averaged)
+        average = "" if state.ema is None or averaged is None else ", its average"
+        self._record.log_and_print(
+            f"resumed PaddleViT's {file} after epoch {training.epoch}: {report.summary()}, moments{average}; the "
+            "learning rate follows this run's schedule, and the settings and samples of the earlier run are unknown"
         )
-    return start
-
-
-def _continue_paddlevit(run: "Trainer", training: PaddleViTTraining) -> ResumeState:
-    """Restore weights, moments, average and epoch from PaddleViT's checkpoint."""
-    file = training.weights.name
-    report = load_weights(run.model, training.weights, strict=True)
-    moments = {
-        f"{kind}/{name}": value
-        for kind, weights in training.accumulators.items()
-        for name, value in rename_for(run.model, weights).items()
-    }
-    run.checkpointer.continue_foreign(file, training.epoch, moments, training.scaler)
-    averaged = None if training.average is None else rename_for(run.model, training.average)
-    run.checkpointer.continue_average(file, averaged)
-    average = "" if run.ema is None or averaged is None else ", its average"
-    run.record.log_and_print(
-        f"resumed PaddleViT's {file} after epoch {training.epoch}: {report.summary()}, moments{average}; the learning "
-        "rate follows this run's schedule, and the settings and samples of the earlier run are unknown"
-    )
-    return ResumeState({"epoch": training.epoch, "consumed": 0, "update": run.schedule.update}, samples=None)
+        return ResumeState({"epoch": training.epoch, "consumed": 0, "update": state.schedule.update}, samples=None)
 
 
 def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:
@@ -182,54 +272,29 @@ def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[s
     return [f"note: {directory} applied weight decay differently to {names}; from here on this run's rule applies"]
 
 
-def _require_same_run(run: "Trainer", diff: CheckpointDiff, global_batch_size: int) -> list[FactDifference]:
-    """Log how this run differs from the checkpoint's, and raise UserError if that alters the training."""
-    log = run.record.log_and_print
-    for line in [*diff.input(), *diff.log_unlisted(run.datasets["val"])]:
-        log(line)
-    changes = diff.changes(run.datasets, (global_batch_size, run.sampler.global_batch_size))
-    if not changes:
-        return []
-    log(f"settings that differ from {diff.source}:")
-    rows = [("setting", "before", "now", "")]
-    rows += [(c.name, show(c.before), show(c.now), "alters the run" if c.alters else "") for c in changes]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        log("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
-    if altering(changes) and not run.config.ALLOW_CHANGES:
-        command = format_command("resume", diff.source, run.config)
-        instead = f"; with the settings of its run: {command}" if command else ""
-        raise UserError(
-            f"-resume={diff.source}: {altering(changes)}: the resumed training would run differently; set "
-            f"these back, or add -allow_changes{instead}"
-        )
-    return changes
-
-
-def log_resumption(run: "Trainer") -> None:
+def log_resumption(start: ResumeState, record: RunRecord) -> None:
     """Log and record that training continues or restarts, and which steps it repeats; log nothing for a new run."""
-    start: ResumeState = run.start
-    if not run.record.writes:
+    if not record.writes:
         return
     epoch, update = start.position["epoch"], start.position["update"]
-    history = supersede(run.record.folder, epoch, update, start.evaluation_due)
+    history = supersede(record.folder, epoch, update, start.evaluation_due)
     if start.directory is None and not history.last_epoch:
         return
     is_newest = start.directory is None or checkpoints.is_newest(start.directory)
     is_cut_off = history.last_epoch > epoch or start.evaluation_due
     if is_cut_off and not history.is_stop_recorded and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
-        run.record.event("interruption", values)
-        run.record.log_and_print(
+        record.event("interruption", values)
+        record.log_and_print(
             f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "
             f"{_place(start.position)} is done again"
         )
     if history.evaluations:
         epochs = ", ".join(map(str, history.evaluations))
-        run.record.log_and_print(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
+        record.log_and_print(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
     source = None if start.directory is None else str(start.directory)
     changes = {change.name: [change.before, change.now] for change in start.changes}
-    run.record.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})
+    record.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})
 
 
 def _place(position: dict[str, int]) -> str:

@@ -126,7 +126,7 @@ def log_run_summary(run: "Trainer") -> None:
     """Log and record the run's settings and size, once training is sure to begin."""
     config, record = run.config, run.record
     start_record(config, record, run.task, run.datasets)
-    resume.log_resumption(run)
+    resume.log_resumption(run.start, record)
     facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": run.updates_per_epoch}
     facts["update"] = run.schedule.update
     run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))

@@ -6,67 +6,34 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import paddle
-
 from ..data.loader import DeviceLoader, build_loader
 from ..data.sampler import TrainingSampler
-from ..distributed import (
-    batch_norm_kind,
-    data_parallel,
-    has_batch_norm,
-    is_main,
-    rank,
-    recompute_layers,
-    set_batch_norm_momentum,
-    world_size,
-)
+from ..distributed import batch_norm_kind, data_parallel, has_batch_norm, is_main, world_size
 from ..extension import extensions, find_evaluated
 from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
 from ..logging.heartbeat import Heartbeat
 from ..logging.record import RunRecord
-from ..models import prepare
 from ..registry import require_derived
 from ..runtime import signals
-from ..runtime.errors import Stopped, UserError
+from ..runtime.errors import Stopped
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
-from . import resume
-from .checkpointer import Checkpointer
+from .checkpointing import Checkpointer
 from .evaluation import Evaluator
 from .feature_cache import cache_features
 from .loop import TrainingLoop
 from .model_ema import ModelEma
 from .nan_guard import NonFiniteGuard
-from .optimizer import build_optimizer, decay_groups, freeze, params_without_weight_decay
-from .precision import EvaluationPrecision, TrainingPrecision, compile_model
+from .precision import EvaluationPrecision, TrainingPrecision
 from .rank_comparison import assert_same_on_all_ranks
 from .reports import TrainingLogger
-from .schedule import RateSchedule, build_schedule
+from .resume import ResumeState, StateLoader
+from .schedule import RateSchedule
 from .startup_log import format_first_lines
 from .steps import CountingCollate, TrainStep
-
-
-def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
-    """Build the task's model with its initial weights, which depend on SEED only and are equal on all ranks.
-
-    Args:
-        config: the frozen configuration.
-        task: the task to build the model for.
-
-    Returns:
-        The model, in training mode, prepared for the current device.
-
-    Raises:
-        UserError: a setting does not apply to this model.
-    """
-    paddle.seed(config.SEED)
-    model = prepare(task.build_model())
-    momentum = config.TRAIN.BATCH_NORM_MOMENTUM
-    if momentum is not None and not set_batch_norm_momentum(model, momentum):
-        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")
-    return model
+from .training_state import TrainingState, build_model, build_sampler, build_training_state
 
 
 class Trainer:
@@ -90,8 +57,8 @@ class Trainer:
         evaluation: the evaluator of ``evaluated``.
         heartbeat: reports to the watchdog what this rank is doing.
         folder: the folder of the checkpoints.
-        sampler: the order of the training samples, and the position in it. This and the next eight are set by
-            ``prepare_training``.
+        state: the parts that a checkpoint holds. This and all that follow are set by ``prepare_training``.
+        sampler: the order of the training samples, and the position in it.
         loader: batches of training samples on the device.
         schedule: the learning rate of every step.
         precision: autocast and loss scaling.
@@ -104,12 +71,12 @@ class Trainer:
         batch_norm: "sync" or "local".
         updates_per_epoch: optimizer steps in one epoch.
         last_epoch: the epoch that this run ends with, from 1.
-        undecayed: names of parameters with two or more axes that have no weight decay.
         start: the position and state that -resume and -pretrained give.
     """
 
     evaluated: Any
     evaluation: Evaluator
+    state: TrainingState
     sampler: TrainingSampler
     loader: DeviceLoader
     schedule: RateSchedule
@@ -123,8 +90,7 @@ class Trainer:
     batch_norm: str
     updates_per_epoch: int
     last_epoch: int
-    undecayed: list[str]
-    start: resume.ResumeState
+    start: ResumeState
 
     def __init__(
         self,
@@ -210,23 +176,17 @@ class Trainer:
         if has_batch_norm(model) and world_size() > 1:
             size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
             record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
-        self.sampler = self._sampler(samples)
+        self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
-        self.schedule = self._schedule()
-        self.precision = TrainingPrecision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
-        self._prepare_model()
-        groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
-        decays = train.WEIGHT_DECAY, train.LAYER_DECAY
-        self.undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
-        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, log=record.log_and_print)
-        averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: self.schedule.update
-        self.ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
         explain = [functools.partial(extension.explain_not_finite, self) for extension in extensions()]
-        has_scaler = self.precision.scaler is not None
-        self.nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.log_and_print)
-        self.checkpointer = Checkpointer(self)
-        self.start = resume.load(self)
+        self.state = state = build_training_state(config, task, model, self.sampler, record.log_and_print, explain)
+        self.schedule, self.precision, self.optimizer = state.schedule, state.precision, state.optimizer
+        self.ema, self.nan_guard = state.ema, state.nan_guard
+        self.start = StateLoader(config, task, self.datasets, state, record).load()
+        self.checkpointer = Checkpointer(
+            config, task, self.datasets, state, record, self.start, self.callbacks.note_saved
+        )
         self.train_step = self._build_train_step()
         self._is_prepared = True
 
@@ -234,44 +194,9 @@ class Trainer:
         """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
         self.task.on_weights_loaded(self.model, self.datasets, functools.partial(cache_features, self))
 
-    def should_save(self, epoch: int) -> bool:
-        """Return whether the checkpoint of that epoch is kept."""
-        return epoch % self.config.SAVE_FREQ == 0 or epoch == self.config.TRAIN.NUM_EPOCHS
-
     def should_evaluate(self, epoch: int) -> bool:
         """Return whether an evaluation follows that epoch."""
         return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
-
-    def _sampler(self, samples: Any) -> TrainingSampler:
-        return TrainingSampler(
-            samples,
-            self.config.DATA.BATCH_SIZE,
-            rank=rank(),
-            world_size=world_size(),
-            accumulation_steps=self.config.TRAIN.ACCUM_ITER,
-            seed=self.config.SEED,
-            repeats=self.config.TRAIN.REPEATED_AUGMENT,
-        )
-
-    def _schedule(self) -> RateSchedule:
-        schedule = build_schedule(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
-        if schedule.warmup_updates >= schedule.total_updates:
-            raise UserError(
-                f"the warm-up ({schedule.warmup_updates} updates, TRAIN.WARMUP_STEPS or WARMUP_EPOCHS) is as long "
-                f"as the run ({schedule.total_updates} updates); shorten it or train longer"
-            )
-        return schedule
-
-    def _prepare_model(self) -> None:
-        train, record = self.config.TRAIN, self.record
-        frozen = freeze(self.model, train.FREEZE)
-        if frozen:
-            record.log_and_print(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
-        if train.RECOMPUTE:
-            number = recompute_layers(self.task.recomputed_layers(self.model))
-            record.log_and_print(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
-        if notice := compile_model(self.config, self.task, self.model):
-            record.log_and_print(notice)
 
     def _build_train_step(self) -> TrainStep:
         train = self.config.TRAIN

@@ -10,7 +10,8 @@ from paddle.nn import functional as F
 
 from ..distributed import all_gather, reduce_dict
 from ..engine.compatibility import FactDifference, judge_changes, show
-from ..engine.trainer import Trainer, build_model
+from ..engine.trainer import Trainer
+from ..engine.training_state import build_model
 from ..inference.evaluation import load_trained
 from ..launch import gpu
 from ..runtime.errors import UserError

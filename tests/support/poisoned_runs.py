@@ -68,7 +68,7 @@ def left_and_saved(
     trainer.checkpointer.finish()
     left = {name: tensor.numpy() for name, tensor in trainer.model.state_dict().items()}
     left.update({f"ema {name}": tensor.numpy() for name, tensor in trainer.ema.state_dict().items()})
-    left.update(trainer.checkpointer.optimizer.state_dict())
+    left.update(trainer.state.moments.state_dict())
     return message, left, _saved(Path(output, "checkpoints", checkpoints.update_name(at - 1)))
 
 

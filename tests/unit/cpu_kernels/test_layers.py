@@ -12,7 +12,7 @@ from support.plain_layers import plain_layers
 
 from paddlevit_dist.cpu_kernels import accelerate as accelerate_module
 from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, can_use_fast_path, is_possible
-from paddlevit_dist.engine.trainer import build_model
+from paddlevit_dist.engine.training_state import build_model
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.convnext import ConvNeXtBlock as ConvNeXtBlock
 from paddlevit_dist.images.models.layers import ChannelsLastConv, ChannelsLastDepthwiseConv, Mlp, PatchEmbedding

@@ -17,7 +17,7 @@ from support.full_disks import fill_disk_after
 
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
-from paddlevit_dist.engine.checkpointer import BackgroundWorker
+from paddlevit_dist.engine.background_worker import BackgroundWorker
 from paddlevit_dist.engine.nan_guard import not_finite, weights_digest
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError

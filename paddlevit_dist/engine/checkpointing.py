@@ -1,0 +1,288 @@
+"""Saving checkpoints of a training run, in step on all ranks."""
+
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import paddle
+
+from ..checkpoint import store as checkpoints
+from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
+from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
+from ..logging.heartbeat import printing
+from ..logging.record import RunRecord
+from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
+from ..tasks.task import Task
+from .background_worker import BackgroundWorker
+from .compatibility import describe, list_samples
+from .nan_guard import not_finite, weights_digest
+from .resume import ResumeState
+from .training_state import TrainingState
+
+_SOON = 10.0  # seconds; after less time since the last checkpoint, "saved" is logged after the epoch's other lines
+
+
+class EpochMeans(Protocol):
+    """The means of the epoch in progress, which a checkpoint stores; see ``TrainingLogger``."""
+
+    def window(self) -> list[list[float]]:
+        """Return this rank's sums since the last report."""
+
+    def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any] | None:
+        """Return the state as plain numbers, given ``window`` of each rank; None if one is not finite."""
+
+
+class Checkpointer:
+    """Saves the state of a training run. Every rank has one and calls the same methods.
+
+    The main process writes in the background, one checkpoint at a time; the other ranks do not wait. If writing fails,
+    the next call of ``save_update``, ``save_epoch``, ``note_evaluation``, ``discard_epoch`` or ``finish`` raises the
+    error on every rank.
+
+    Args:
+        config: the frozen configuration.
+        task: describes the preprocessing and the data.
+        datasets: samples by split.
+        state: the parts to save.
+        record: receives log lines.
+        start: the position and state that the run starts from.
+        on_saved: called with the folder of each checkpoint that is on disk, in the writing thread.
+
+    Attributes:
+        folder: the run's ``checkpoints`` folder.
+        best: name, value, epoch and line of the best evaluation so far (the latest of equal ones); None before the
+            first.
+        agreement: the step after which all ranks save or stop, if one is announced.
+    """
+
+    def __init__(
+        self,
+        config: RunSettings,
+        task: Task,
+        datasets: dict[str, Any],
+        state: TrainingState,
+        record: RunRecord,
+        start: ResumeState,
+        on_saved: Callable[[Path], None],
+    ) -> None:
+        self._config, self._task, self._datasets = config, task, datasets
+        self._state, self._record, self._on_saved = state, record, on_saved
+        self._earlier_samples = start.samples
+        self.folder = Path(config.SAVE) / "checkpoints"
+        self.best = start.best
+        self.agreement = SyncPoint()
+        self._background = BackgroundWorker(config.SAVE_IN_BACKGROUND)
+        self._copies = HostCopies()
+        self._saved_at = time.monotonic()
+        self._held: list[str] | None = None  # "saved" lines of short epochs, until the evaluation is logged
+
+    @functools.cached_property
+    def _samples(self) -> dict[str, np.ndarray]:
+        """List the samples as ``checkpoints.read_samples`` returns them; computed in the writing thread."""
+        return list_samples(self._datasets, self._earlier_samples)
+
+    def should_save(self, epoch: int) -> bool:
+        """Return whether the checkpoint of that epoch is kept."""
+        return epoch % self._config.SAVE_FREQ == 0 or epoch == self._config.TRAIN.NUM_EPOCHS
+
+    def is_due(self) -> bool:
+        """Return whether all ranks save now, within an epoch. Every rank must call this after each step."""
+        update, minutes = self._state.schedule.update, self._config.SAVE_EVERY_MINUTES
+        is_agreed = self.agreement.reached(update)
+        if is_main() and minutes and time.monotonic() - self._saved_at > 60.0 * minutes:
+            self.agreement.announce(update)
+        every = self._config.SAVE_EVERY_UPDATES
+        return is_agreed or bool(every and update % every == 0)
+
+    def save_update(self, evaluation_due: bool, means: EpochMeans) -> None:
+        """Save a checkpoint named after the current step; see ``save_epoch``."""
+        update = self._state.schedule.update
+        self._save(checkpoints.update_name(update), f"update {update}", evaluation_due, means)
+
+    def save_epoch(self, epoch: int, evaluation_due: bool, means: EpochMeans) -> None:
+        """Save a checkpoint at the end of ``epoch``.
+
+        Args:
+            epoch: the epoch, from 1.
+            evaluation_due: whether an evaluation follows. The checkpoint notes it until ``note_evaluation`` is called,
+                so that a resumed run evaluates first.
+            means: the means of the epoch in progress.
+        """
+        self._save(checkpoints.epoch_name(epoch), f"epoch {epoch}", evaluation_due, means)
+
+    def is_own(self, epoch: int, directory: Path | None) -> bool:
+        """Return whether ``directory`` is the checkpoint that this run wrote after that epoch."""
+        checkpoint = self.folder / checkpoints.epoch_name(epoch)
+        return directory is not None and checkpoint.resolve() == directory.resolve()
+
+    def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool, line: str) -> bool:
+        """Record in the checkpoint of ``epoch`` that it is evaluated, and link it as the best one if it is.
+
+        Args:
+            epoch: the evaluated epoch.
+            name: name of the value that chooses the best checkpoint.
+            value: that value.
+            more_is_better: whether larger values are better.
+            line: log line of the evaluation.
+
+        Returns:
+            Whether the evaluation is the best so far.
+        """
+        best = self.best
+        if best is not None and best["name"] != name:  # the earlier run compared another metric
+            best = None
+        if best is None or (value >= best["value"] if more_is_better else value <= best["value"]):
+            best = {"name": name, "value": value, "epoch": epoch, "line": line}
+        is_best, self.best = best is not self.best, best
+        directory = self.folder / checkpoints.epoch_name(epoch)
+        prune = self._pruning(directory)
+
+        def write() -> None:
+            checkpoints.write_evaluation(directory, best)
+            if is_best:
+                checkpoints.link(self.folder, "best", directory)
+            prune()
+
+        self._on_main(write)
+        return is_best
+
+    def discard_epoch(self, epoch: int) -> None:
+        """Delete the checkpoint of ``epoch``."""
+        self.finish()
+        self._on_main(lambda: checkpoints.discard(self.folder / checkpoints.epoch_name(epoch)))
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait until all requested files are on disk. Every rank must call this.
+
+        Raises:
+            UserError: a file could not be written.
+        """
+        self.settle()
+        self._raise_failure()
+
+    def settle(self) -> None:
+        """Wait until this process has written its files, and keep any error for ``finish``.
+
+        A run that ends with another error calls this, so that its last checkpoint is complete.
+        """
+        self._background.wait()
+        self.log_held_back()
+
+    def log_held_back(self) -> None:
+        """Log the held-back "saved" lines, which would otherwise separate an epoch's training and evaluation lines."""
+        with printing:
+            held, self._held = self._held or [], None
+            for line in held:
+                self._record.log_and_print(line)
+
+    def _save(self, name: str, place: str, evaluation_due: bool, means: EpochMeans) -> None:
+        self.finish()
+        self._held = [] if evaluation_due and time.monotonic() - self._saved_at < _SOON else None
+        windows = [means.window()]
+        if world_size() > 1:
+            local = weights_digest(host_values(self._state.model.state_dict())), windows[0]
+            digests, windows = map(list, zip(*all_gather(local)))
+            if len(set(digests)) > 1:
+                raise RuntimeError(
+                    f"weights differ between ranks after {place}: {digests}; nothing was saved. If ranks skip "
+                    "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
+                )
+        if is_main():
+            self._background.do(self._writing(name, place, evaluation_due, means.state_dict(windows)))
+        if not self._config.SAVE_IN_BACKGROUND:
+            self._raise_failure()
+        self._saved_at = time.monotonic()
+
+    def _writing(self, name: str, place: str, evaluation_due: bool, means: dict[str, Any] | None) -> Callable[[], None]:
+        """Copy the current state and return the function that writes it, which may run while training continues.
+
+        Args:
+            name: the checkpoint's folder name.
+            place: epoch or step, for messages.
+            evaluation_due: see ``save_epoch``.
+            means: see ``EpochMeans.state_dict``.
+        """
+        state, record, on_saved = self._state, self._record, self._on_saved
+        weights: Tensors = state.model.state_dict()
+        averages: Tensors | None = None if state.ema is None else state.ema.state_dict()
+        if self._config.SAVE_IN_BACKGROUND:
+            weights = self._copies.copy("weights", weights)
+            averages = averages and self._copies.copy("averages", averages)
+            copies = self._copies.copy("optimizer", state.moments.tensors())
+            optimizer = {key: copy.array for key, copy in copies.items()}
+        else:
+            optimizer = state.moments.state_dict()
+        position = state.position()
+        described = describe(self._config, self._task, self._datasets)
+        extra = {
+            "scaler": state.precision.state_dict(),
+            "best": self.best,
+            "skipped_updates": state.nan_guard.state_dict(),
+            "evaluation_due": evaluation_due,
+            "global_batch_size": state.sampler.global_batch_size,
+            "seed": state.sampler.seed,
+            "paddle": paddle.__version__,
+            "undecayed": state.undecayed,
+            "training_means": means,
+        }
+        prune = self._pruning(self.folder / name)
+
+        def write() -> None:
+            values = _values(weights)
+            broken = not_finite(values)
+            if broken:
+                raise UserError(
+                    f"weight '{broken}' is not finite after {place}: training has diverged and nothing was saved; "
+                    "lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
+                )
+            digest = weights_digest(values)
+            saved = checkpoints.RunState(position, optimizer, {**extra, "weights_digest": digest})
+            about = {**described, "weights": digest}
+            directory = checkpoints.save(self.folder, name, weights, saved, averages, about, self._samples)
+            checkpoints.link(self.folder, "last", directory)
+            prune()
+            with printing:
+                (record.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
+            on_saved(directory)
+
+        return write
+
+    def _pruning(self, good: Path) -> Callable[[], None]:
+        """Return the function that deletes checkpoints no longer needed, once the checkpoint ``good`` exists."""
+        config, position = self._config, self._state.position()
+        return lambda: checkpoints.prune(
+            self.folder,
+            self.should_save,
+            position["update"],
+            config.KEEP_UPDATES,
+            epoch=position["epoch"],
+            keep_epochs=config.KEEP_EPOCHS,
+            good=good,
+        )
+
+    def _on_main(self, act: Callable[[], None]) -> None:
+        """Run ``act`` in the main process after its pending writes."""
+        self._raise_failure()
+        if is_main():
+            self._background.do(act)
+        if not self._config.SAVE_IN_BACKGROUND:
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """Raise on all ranks a failure that the user can fix; raise any other error only where it happened."""
+        failure = self._background.take_failure()
+        if failure is not None and not isinstance(failure, UserError):
+            raise failure
+        problem = broadcast_object(None if failure is None else str(failure))
+        if problem is not None:
+            raise UserError(problem)
+
+
+def _values(tensors: Tensors) -> dict[str, np.ndarray]:
+    copied = {name: tensor.array for name, tensor in tensors.items() if isinstance(tensor, HostTensor)}
+    return copied or host_values(tensors)

@@ -1,0 +1,147 @@
+"""The parts of a training run that a checkpoint saves and restores, and how they are built."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import paddle
+
+from ..data.sampler import TrainingSampler
+from ..distributed import rank, recompute_layers, set_batch_norm_momentum, world_size
+from ..models import prepare
+from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
+from ..tasks.task import Task
+from .model_ema import ModelEma
+from .nan_guard import NonFiniteGuard
+from .optimizer import OptimizerState, build_optimizer, decay_groups, freeze, params_without_weight_decay
+from .precision import TrainingPrecision, compile_model
+from .schedule import RateSchedule, build_schedule
+
+
+class TrainingState(NamedTuple):
+    """The parts of a training run that change with each step. Each has ``state_dict`` and ``load_state_dict``.
+
+    Attributes:
+        model: the bare model, without the data-parallel wrapper.
+        optimizer: a Paddle optimizer, perhaps with a fused step.
+        ema: the average of the weights; None: TRAIN.MODEL_EMA is off.
+        precision: autocast and loss scaling.
+        nan_guard: counts skipped steps.
+        sampler: the order of the training samples, and the position in it.
+        schedule: the learning rate of every step.
+        undecayed: names of parameters with two or more axes that have no weight decay.
+    """
+
+    model: paddle.nn.Layer
+    optimizer: Any
+    ema: ModelEma | None
+    precision: TrainingPrecision
+    nan_guard: NonFiniteGuard
+    sampler: TrainingSampler
+    schedule: RateSchedule
+    undecayed: list[str]
+
+    @property
+    def moments(self) -> OptimizerState:
+        """The optimizer's state by structured names."""
+        return OptimizerState(self.optimizer, self.model)
+
+    def position(self) -> dict[str, int]:
+        """Return "epoch" and "consumed" (samples of the next epoch) of the sampler, and "update"."""
+        return {**self.sampler.state_dict(), **self.schedule.state_dict()}
+
+    def begin_after(self, epoch: int, consumed: int = 0) -> None:
+        """Set the position to ``consumed`` samples after the end of ``epoch``, and the schedule to match."""
+        self.sampler.load_state_dict({"epoch": epoch, "consumed": consumed})
+        self.schedule.load_state_dict({"update": self.sampler.updates_made})
+
+
+def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
+    """Build the task's model with its initial weights, which depend on SEED only and are equal on all ranks.
+
+    Args:
+        config: the frozen configuration.
+        task: the task to build the model for.
+
+    Returns:
+        The model, in training mode, prepared for the current device.
+
+    Raises:
+        UserError: a setting does not apply to this model.
+    """
+    paddle.seed(config.SEED)
+    model = prepare(task.build_model())
+    momentum = config.TRAIN.BATCH_NORM_MOMENTUM
+    if momentum is not None and not set_batch_norm_momentum(model, momentum):
+        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")
+    return model
+
+
+def build_sampler(config: RunSettings, samples: Any) -> TrainingSampler:
+    """Build the sampler of this rank over the training samples."""
+    return TrainingSampler(
+        samples,
+        config.DATA.BATCH_SIZE,
+        rank=rank(),
+        world_size=world_size(),
+        accumulation_steps=config.TRAIN.ACCUM_ITER,
+        seed=config.SEED,
+        repeats=config.TRAIN.REPEATED_AUGMENT,
+    )
+
+
+def build_training_state(
+    config: RunSettings,
+    task: Task,
+    model: paddle.nn.Layer,
+    sampler: TrainingSampler,
+    log: Callable[[str], None],
+    explain_not_finite: Sequence[Callable[..., list[str]]] = (),
+) -> TrainingState:
+    """Build schedule, optimizer, weight average and guard for a model, which is frozen and compiled as configured.
+
+    Args:
+        config: the frozen configuration.
+        task: chooses parameter groups and recomputed layers.
+        model: the bare model with its initial weights.
+        sampler: the order of the training samples.
+        log: receives log lines.
+        explain_not_finite: functions that analyze a step that is not finite, see ``NonFiniteGuard``.
+
+    Raises:
+        UserError: the warm-up is as long as the run, or a setting does not apply to this model.
+    """
+    train = config.TRAIN
+    schedule = _build_schedule(config, sampler)
+    precision = TrainingPrecision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
+    _prepare_model(config, task, model, log)
+    groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
+    undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
+    optimizer = build_optimizer(train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY, log=log)
+    averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: schedule.update
+    ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
+    has_scaler = precision.scaler is not None
+    nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain_not_finite, log)
+    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed)
+
+
+def _build_schedule(config: RunSettings, sampler: TrainingSampler) -> RateSchedule:
+    schedule = build_schedule(config.TRAIN, sampler.updates_per_epoch, sampler.global_batch_size)
+    if schedule.warmup_updates >= schedule.total_updates:
+        raise UserError(
+            f"the warm-up ({schedule.warmup_updates} updates, TRAIN.WARMUP_STEPS or WARMUP_EPOCHS) is as long "
+            f"as the run ({schedule.total_updates} updates); shorten it or train longer"
+        )
+    return schedule
+
+
+def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log: Callable[[str], None]) -> None:
+    train = config.TRAIN
+    frozen = freeze(model, train.FREEZE)
+    if frozen:
+        log(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+    if train.RECOMPUTE:
+        number = recompute_layers(task.recomputed_layers(model))
+        log(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
+    if notice := compile_model(config, task, model):
+        log(notice)

@@ -5,7 +5,7 @@ import hashlib
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import paddle
@@ -15,69 +15,123 @@ from ..data.loader import build_loader
 from ..data.sampler import EvaluationSampler
 from ..distributed import all_gather, barrier, broadcast_object, is_main, rank, world_size
 from ..launch import gpu
+from ..logging.heartbeat import Heartbeat
 from ..logging.progress import ProgressBar
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
+from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import stamps
+from ..tasks.task import Task
 from . import gpu_memory
 from .precision import EvaluationPrecision
-
-if TYPE_CHECKING:
-    from .trainer import Trainer
 
 # Keys of MODEL that choose the weights, which the digest covers anyway, and not the network.
 _WEIGHT_KEYS = ("PRETRAINED", "PRETRAINED_REQUIRED", "PRETRAINED_PART", "MIN_LOADED_FRACTION", "RESUME")
 Compute: TypeAlias = Callable[[dict[str, Any]], paddle.Tensor]
 
 
-@paddle.no_grad()
-def cache_features(
-    run: "Trainer", split: str, samples: TransformedDataset, network: paddle.nn.Layer, compute: Compute
-) -> np.ndarray:
-    """Compute the features of all samples, or open those computed earlier. Every rank must call this.
-
-    The work is divided over ranks in batches that do not depend on their number. The name of the file contains a digest
-    of everything that the features depend on: weights and settings of the network, preprocessing, and the samples with
-    size and time of their files. The file appears once it is complete, with a checksum; a file that was changed or
-    truncated since is computed again. Machines without a common cache folder each get a file.
+class FeatureCache:
+    """Computes features with a run's settings, or opens those computed earlier. Every rank has one.
 
     Args:
-        run: the trainer.
-        split: name of the split.
-        samples: samples of the split.
-        network: the network that the features depend on; it is put into evaluation mode.
-        compute: maps a batch to its features, (batch, channels), by a call of ``network``.
-
-    Returns:
-        float32 (samples, channels), memory-mapped.
-
-    Raises:
-        UserError: a sample cannot be read, its features are not finite, or the file cannot be written.
+        config: the frozen configuration.
+        task: collates and names the samples.
+        log: receives log lines.
+        heartbeat: reports progress to the watchdog.
     """
-    network.eval()
-    precision = EvaluationPrecision(run.config)
-    key = broadcast_object(_digest(run, samples, network, precision) if is_main() else None)
-    path = cache_folder(run.config) / f"features-{split}-{key}.npy"
-    message = f"features of {len(samples):,} {run.task.sample_name} of {split}: {path}"
-    rows, is_damaged = _open_rows(path, len(samples))
-    states = all_gather((rows is not None, is_damaged))
-    if rows is not None and all(is_intact for is_intact, _ in states):
-        run.record.log_and_print(f"{message}, computed before")
+
+    def __init__(self, config: RunSettings, task: Task, log: Callable[[str], None], heartbeat: Heartbeat) -> None:
+        self._config, self._task = config, task
+        self._log, self._heartbeat = log, heartbeat
+
+    @paddle.no_grad()
+    def __call__(
+        self, split: str, samples: TransformedDataset, network: paddle.nn.Layer, compute: Compute
+    ) -> np.ndarray:
+        """Compute the features of all samples, or open those computed earlier. Every rank must call this.
+
+        The work is divided over ranks in batches that do not depend on their number. The name of the file contains a
+        digest of everything that the features depend on: weights and settings of the network, preprocessing, and the
+        samples with size and time of their files. The file appears once it is complete, with a checksum; a file that
+        was changed or truncated since is computed again. Machines without a common cache folder each get a file.
+
+        Args:
+            split: name of the split.
+            samples: samples of the split.
+            network: the network that the features depend on; it is put into evaluation mode.
+            compute: maps a batch to its features, (batch, channels), by a call of ``network``.
+
+        Returns:
+            float32 (samples, channels), memory-mapped.
+
+        Raises:
+            UserError: a sample cannot be read, its features are not finite, or the file cannot be written.
+        """
+        network.eval()
+        precision = EvaluationPrecision(self._config)
+        key = broadcast_object(self._digest(samples, network, precision) if is_main() else None)
+        path = cache_folder(self._config) / f"features-{split}-{key}.npy"
+        message = f"features of {len(samples):,} {self._task.sample_name} of {split}: {path}"
+        rows, is_damaged = _open_rows(path, len(samples))
+        states = all_gather((rows is not None, is_damaged))
+        if rows is not None and all(is_intact for is_intact, _ in states):
+            self._log(f"{message}, computed before")
+            return rows
+        if any(is_damaged for _, is_damaged in states):
+            self._log(f"{path} is damaged: its features are computed again")
+        is_first_on_machine = all_gather(socket.gethostname()).index(socket.gethostname()) == rank()
+        opened = checked_file(path) if is_first_on_machine else contextlib.nullcontext()
+        with opened as file, precision.patch_forward(network):
+            self._compute(file, split, samples, compute)
+        barrier()  # until the file has its final name
+        rows, _ = _open_rows(path, len(samples))
+        if not all(all_gather(rows is not None)) or rows is None:
+            raise UserError(f"{path} is not on each machine: give them different host names, or one DATA.CACHE_FOLDER")
+        self._log(message)
         return rows
-    if any(is_damaged for _, is_damaged in states):
-        run.record.log_and_print(f"{path} is damaged: its features are computed again")
-    is_first_on_machine = all_gather(socket.gethostname()).index(socket.gethostname()) == rank()
-    opened = checked_file(path) if is_first_on_machine else contextlib.nullcontext()
-    with opened as file, precision.patch_forward(network):
-        _compute(run, file, split, samples, compute)
-    barrier()  # until the file has its final name
-    rows, _ = _open_rows(path, len(samples))
-    if not all(all_gather(rows is not None)) or rows is None:
-        raise UserError(f"{path} is not on each machine: give them different host names, or one DATA.CACHE_FOLDER")
-    run.record.log_and_print(message)
-    return rows
+
+    def _digest(self, samples: TransformedDataset, network: paddle.nn.Layer, precision: EvaluationPrecision) -> str:
+        digest = hashlib.sha256()
+        for name, tensor in sorted(network.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(tensor.numpy()))
+        config, task = self._config, self._task
+        model = sorted((name, value) for name, value in config.MODEL.items() if name not in _WEIGHT_KEYS)
+        files = stamps(map(samples.describe, range(len(samples))))
+        facts = config.DATA.DATASET, model, task.preprocess_signature(), samples.listed_digests(), files
+        rounded = is_on_gpu() and gpu.rounds_to_tf32()
+        digest.update(repr((*facts, precision.facts, rounded)).encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()[:16]
+
+    def _compute(self, file: ChecksumWriter | None, split: str, samples: TransformedDataset, compute: Compute) -> None:
+        """Compute one batch per rank at a time, and write the features to the ``.npy`` file in the samples' order."""
+        config, task = self._config, self._task
+        size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
+        sampler = EvaluationSampler(samples, size)
+        loader = build_loader(config, samples, sampler, task.collate, check=task.check_sample)
+        rounds = -(-len(samples) // (size * world_size()))
+        bar = ProgressBar(rounds, f"features of {split}", is_main())
+        gathered = 0
+        explained = gpu_memory.explain_memory(gpu_memory.advise_evaluation(config))
+        with explained, contextlib.closing(iter(loader)) as batches:
+            for done in range(rounds):
+                self._heartbeat.at(f"computing features of {split}, {done} of {rounds} batches done")
+                batch = next(batches, None)
+                for rows in all_gather(None if batch is None else compute(batch).astype("float32").numpy()):
+                    if rows is None:
+                        continue
+                    _require_finite(rows, samples, gathered)
+                    gathered += len(rows)
+                    if file is None:
+                        continue
+                    if not file.tell():
+                        head = {"descr": "<f4", "fortran_order": False, "shape": (len(samples), rows.shape[1])}
+                        np.lib.format.write_array_header_1_0(file, head)
+                    file.write(np.ascontiguousarray(rows, "<f4"))
+                bar.step()
+        bar.close()
 
 
 def _open_rows(path: Path, number: int) -> tuple[np.ndarray | None, bool]:
@@ -87,52 +141,6 @@ def _open_rows(path: Path, number: int) -> tuple[np.ndarray | None, bool]:
     except DamagedCacheError:
         return None, path.exists()
     return (rows, False) if rows.ndim == 2 and len(rows) == number else (None, True)
-
-
-def _digest(
-    run: "Trainer", samples: TransformedDataset, network: paddle.nn.Layer, precision: EvaluationPrecision
-) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(tensor.numpy()))
-    model = sorted((name, value) for name, value in run.config.MODEL.items() if name not in _WEIGHT_KEYS)
-    files = stamps(map(samples.describe, range(len(samples))))
-    facts = run.config.DATA.DATASET, model, run.task.preprocess_signature(), samples.listed_digests(), files
-    rounded = is_on_gpu() and gpu.rounds_to_tf32()
-    digest.update(repr((*facts, precision.facts, rounded)).encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()[:16]
-
-
-def _compute(
-    run: "Trainer", file: ChecksumWriter | None, split: str, samples: TransformedDataset, compute: Compute
-) -> None:
-    """Compute one batch per rank at a time and write the features to the ``.npy`` file in the order of the samples."""
-    config, task = run.config, run.task
-    size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
-    sampler = EvaluationSampler(samples, size)
-    loader = build_loader(config, samples, sampler, task.collate, check=task.check_sample)
-    rounds = -(-len(samples) // (size * world_size()))
-    bar = ProgressBar(rounds, f"features of {split}", is_main())
-    gathered = 0
-    explained = gpu_memory.explain_memory(gpu_memory.advise_evaluation(config))
-    with explained, contextlib.closing(iter(loader)) as batches:
-        for done in range(rounds):
-            run.heartbeat.at(f"computing features of {split}, {done} of {rounds} batches done")
-            batch = next(batches, None)
-            for rows in all_gather(None if batch is None else compute(batch).astype("float32").numpy()):
-                if rows is None:
-                    continue
-                _require_finite(rows, samples, gathered)
-                gathered += len(rows)
-                if file is None:
-                    continue
-                if not file.tell():
-                    head = {"descr": "<f4", "fortran_order": False, "shape": (len(samples), rows.shape[1])}
-                    np.lib.format.write_array_header_1_0(file, head)
-                file.write(np.ascontiguousarray(rows, "<f4"))
-            bar.step()
-    bar.close()
 
 
 def _require_finite(rows: np.ndarray, samples: TransformedDataset, first: int) -> None:

@@ -14,11 +14,13 @@ from ..extension import extensions
 from ..intervals import ConfidenceInterval
 from ..runtime.errors import Stopped, UserError
 from ..runtime.metrics_file import recorded_events
-from ..tasks.callback import Callback, UpdateRecord
+from ..settings import dump_yaml
+from ..tasks.callback import Callback, RunFacts, UpdateRecord
 from ..tasks.task import StepPosition
 from .gpu_memory import EmptyingCache
 from .reports import TrainingLogger, require_finite
-from .startup_log import log_run_summary
+from .resume import log_resumption
+from .startup_log import format_training, start_record
 from .steps import StepResult, accumulation_groups
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class TrainingLoop:
         if nothing_left and not run.start.evaluation_due:
             run.record.log_and_print(f"nothing to do: {nothing_left}")
             return {}
-        log_run_summary(run)
+        self._log_start()
         values: dict[str, float] = {}
         line = ""
         if run.start.evaluation_due:
@@ -97,6 +99,17 @@ class TrainingLoop:
             for result in self._results(line):
                 run.record.log_and_print(result)
         return values
+
+    def _log_start(self) -> None:
+        """Log and record the run's settings and size, once training is sure to begin."""
+        run, config = self._run, self._run.config
+        start_record(config, run.record, run.task, run.datasets)
+        log_resumption(run.start, run.record)
+        facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": run.updates_per_epoch}
+        facts["update"] = run.schedule.update
+        run.callbacks.start(RunFacts(run.record.folder, config, dump_yaml(config), trains=True, **facts))
+        for line in format_training(config, run.task, run.model, run.sampler, run.precision):
+            run.record.log_and_print(line)
 
     def _results(self, line: str) -> list[str]:
         """Format the last log lines: the last evaluation, then the best one, whose line ``evaluate`` prints again."""

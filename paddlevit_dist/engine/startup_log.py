@@ -1,7 +1,7 @@
 """Log lines before a run's first step: data, model, devices and effective batch; and the first facts of its record."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import paddle
 
@@ -17,13 +17,9 @@ from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..settings.run_length import effective_batch_size
-from ..tasks.callback import RunFacts
 from ..tasks.task import Task
-from . import resume
+from .precision import TrainingPrecision
 from .schedule import describe_rates
-
-if TYPE_CHECKING:
-    from .trainer import Trainer
 
 
 def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
@@ -122,18 +118,13 @@ def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, s
     return text
 
 
-def log_run_summary(run: "Trainer") -> None:
-    """Log and record the run's settings and size, once training is sure to begin."""
-    config, record = run.config, run.record
-    start_record(config, record, run.task, run.datasets)
-    resume.log_resumption(run.start, record)
-    facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": run.updates_per_epoch}
-    facts["update"] = run.schedule.update
-    run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))
-    record.log_and_print(describe_training(config, run.task, run.model, run.sampler))
-    if run.precision.notice:
-        record.log_and_print(run.precision.notice)
-    if run.precision.enabled and config.AMP_LEVEL == "O2":
-        record.log_and_print(
+def format_training(
+    config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: Any, precision: TrainingPrecision
+) -> list[str]:
+    """Format the lines before the first step; see ``describe_training``."""
+    lines = [describe_training(config, task, model, sampler), *filter(None, [precision.notice])]
+    if precision.enabled and config.AMP_LEVEL == "O2":
+        lines.append(
             "level O2: softmax and norms use the dtype of their input; weights and gradients are float32, as at O1"
         )
+    return lines

@@ -22,7 +22,7 @@ from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
 from .checkpointing import Checkpointer
 from .evaluation import Evaluator
-from .feature_cache import cache_features
+from .feature_cache import FeatureCache
 from .loop import TrainingLoop
 from .model_ema import ModelEma
 from .nan_guard import NonFiniteGuard
@@ -192,7 +192,8 @@ class Trainer:
 
     def on_weights_loaded(self) -> None:
         """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
-        self.task.on_weights_loaded(self.model, self.datasets, functools.partial(cache_features, self))
+        features = FeatureCache(self.config, self.task, self.record.log_and_print, self.heartbeat)
+        self.task.on_weights_loaded(self.model, self.datasets, features)
 
     def should_evaluate(self, epoch: int) -> bool:
         """Return whether an evaluation follows that epoch."""

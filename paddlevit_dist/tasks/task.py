@@ -212,7 +212,7 @@ class Task:
         Args:
             model: the bare model.
             datasets: samples by split.
-            cache_features: ``engine.feature_cache.cache_features`` of this run, which computes features of all samples
+            cache_features: ``engine.feature_cache.FeatureCache`` of this run, which computes features of all samples
                 once.
         """
 

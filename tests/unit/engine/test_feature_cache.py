@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.engine.feature_cache import cache_features
+from paddlevit_dist.engine.feature_cache import FeatureCache
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
@@ -49,7 +49,8 @@ def run(tmp_path):
 def keep(run, rows):
     network = paddle.nn.Linear(3, 3)
     network.weight.set_value(paddle.eye(3))
-    return cache_features(run, "train", NumberSamples(rows), network, lambda batch: network(batch["rows"]))
+    features = FeatureCache(run.config, run.task, run.record.log_and_print, run.heartbeat)
+    return features("train", NumberSamples(rows), network, lambda batch: network(batch["rows"]))
 
 
 ROWS = np.arange(15, dtype=np.float32).reshape(5, 3)

@@ -174,7 +174,7 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     import numpy as np
     import paddle
 
-    from paddlevit_dist.engine.steps import compute_loss
+    from paddlevit_dist.engine.step import compute_loss
     from paddlevit_dist.tasks.task import StepPosition
 
     generator = np.random.default_rng(0)

@@ -81,7 +81,7 @@ class Script:
         while True:
             undisturbed = yield from self._updates(BEFORE)
             began = time.perf_counter()
-            self.training.checkpointer.save_update(False, self.training.reports)
+            self.training.checkpointer.save_update(False, self.training.logger)
             called = time.perf_counter()
             disturbed = yield from self._updates(self.after)
             ended = time.perf_counter()

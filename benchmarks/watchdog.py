@@ -29,11 +29,11 @@ class Turns:
     """Switches notes and meetings off for every other pair of blocks, and notes each block's seconds per update."""
 
     def __init__(self) -> None:
-        from paddlevit_dist.engine import steps
+        from paddlevit_dist.engine import step
 
-        self.steps = steps
+        self.step = step
         self.on = {
-            "host_barrier": steps.host_barrier,
+            "host_barrier": step.host_barrier,
             "set_detail": status.set_detail,
             "note": status.note,
             "move": status.move,
@@ -61,7 +61,7 @@ class Turns:
         def nothing(*_: Any, **__: Any) -> None:
             return None
 
-        self.steps.host_barrier = self.on["host_barrier"] if is_on else nothing
+        self.step.host_barrier = self.on["host_barrier"] if is_on else nothing
         for name in ("set_detail", "note", "move"):
             setattr(status, name, self.on[name] if is_on else nothing)
 
@@ -87,10 +87,10 @@ def work(folder: str) -> None:
     samples = Repeated(train, (BLOCKS + 1) * BLOCK_UPDATES * BATCH * 2)
     Trainer(config, task, {"train": samples, "val": Repeated(validation, BATCH)}).train()
     for name, function in turns.on.items():
-        setattr(turns.steps if name == "meet" else status, name, function)
+        setattr(turns.step if name == "host_barrier" else status, name, function)
     calls = {
         "note of a place": lambda: status.set_detail("in its forward pass"),
-        "meeting": turns.steps.meet,
+        "meeting": turns.step.host_barrier,
     }
     micros = {}
     for name, call in calls.items():

@@ -371,7 +371,7 @@ class _SkippedSteps(msgspec.Struct):
 
 
 class _EpochMeans(msgspec.Struct):
-    """State that ``engine.reports`` saves in the middle of an epoch."""
+    """State that ``engine.hooks`` saves in the middle of an epoch."""
 
     names: list[str]
     sums: dict[str, float]

@@ -382,7 +382,7 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
     """Make updates with the first batch of the configuration, and write what they took. Every rank must call this."""
     from ..distributed import all_gather, is_main
     from ..engine import gpu_memory
-    from ..engine.steps import accumulation_groups
+    from ..engine.step import accumulation_groups
     from ..logging.meters import memory_mib
     from .selftest import silent_training
 
@@ -396,7 +396,7 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         started = time.perf_counter()
         with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
-            outputs = training.train_step(
+            outputs = training.step(
                 [dict(one) for one in group], StepPosition(1, len(losses), 100), config.TRAIN.BASE_LR
             )
         means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}

@@ -14,7 +14,7 @@ from ..data.sampler import SampleKey
 from ..distributed import all_gather, communicates_in_forward, rank, running_statistics, world_size
 from ..engine.multi_tensor import collect_gradients
 from ..engine.nan_guard import BufferSnapshot, not_finite
-from ..engine.steps import COUNTS, CountingCollate, compute_loss, step_seed
+from ..engine.step import COUNTS, CountingCollate, compute_loss, step_seed
 from ..engine.trainer import Trainer
 from ..runtime.paddle_versions import as_written
 from ..runtime.printing import one_line

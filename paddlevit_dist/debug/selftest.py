@@ -22,7 +22,7 @@ import paddle
 from ..distributed import all_gather, has_batch_norm, is_main, running_statistics, world_size
 from ..engine import gpu_memory
 from ..engine.nan_guard import NonFiniteGuard
-from ..engine.steps import accumulation_groups
+from ..engine.step import accumulation_groups
 from ..engine.trainer import Trainer
 from ..launch import launch_workers, plan_processes
 from ..logging.progress import write_line
@@ -121,7 +121,7 @@ def _make_updates(
             layer.p = 0.0
     if perturbation is not None:
         _change_last_bits(model, perturbation)
-    train_step = training.train_step
+    train_step = training.step
     train_step.nan_guard = NonFiniteGuard()
     gradients: Arrays = {}
 

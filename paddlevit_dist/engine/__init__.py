@@ -1,14 +1,14 @@
 """The training engine. It uses tasks through their base class only.
 
-- ``trainer``: the parts of a run; ``loop``: epochs, steps, evaluations, checkpoints, early stopping; ``reports``,
-  ``gpu_memory``: its callbacks
-- ``steps``: one optimizer step; ``queued_step``: the asynchronous step on a GPU; ``evaluation``; ``nan_guard``: skips
-  steps that are not finite
-- ``checkpointer``: saves in the background; ``resume``: restores; ``compatibility``: compares a run with a checkpoint;
-  ``rank_comparison``: compares the machines
+- ``trainer``: epochs, steps, evaluations and checkpoints of a run; ``training_state``: what a checkpoint holds
+- ``step``: one optimizer step; ``queued_step``: the asynchronous step on a GPU; ``nan_guard``: skips steps that are not
+  finite; ``evaluation``: evaluates a split
+- ``hooks``: callbacks that log progress and stop early; ``throughput``: their estimates
+- ``checkpointing``: saves, with ``background_worker``; ``resume``: restores; ``compatibility``: compares a run with a
+  checkpoint; ``rank_comparison``: compares the machines
 - ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: checks of their keys
 - ``fused_optimizers``, ``multi_tensor``: update all parameters at once
-- ``startup_log``: the first log lines of a run
+- ``startup_log``: the first log lines of a run; ``feature_cache``: features of frozen layers; ``gpu_memory``
 """
 
 from ..runtime.lazy_names import lazy_names

@@ -150,6 +150,15 @@ class Checkpointer:
         self._on_main(write)
         return is_best
 
+    def describe_last(self, start: int) -> str:
+        """Format where a run that stops now continues; ``start``: the step that it began after."""
+        last = self.folder / "last"
+        if not last.exists():
+            return "nothing was saved yet; the same command starts again"
+        what = "saved" if self._state.schedule.update > start else "nothing new since"
+        last = self.folder / last.resolve().name
+        return f"{what} {last}; the same command with -resume=auto continues from there"
+
     def discard_epoch(self, epoch: int) -> None:
         """Delete the checkpoint of ``epoch``."""
         self.finish()

@@ -1,14 +1,23 @@
 """The trainer: builds everything that one run of a task needs, and trains or evaluates with it."""
 
+import collections
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from ..data.loader import DeviceLoader, build_loader
-from ..data.sampler import TrainingSampler
-from ..distributed import batch_norm_kind, data_parallel, has_batch_norm, is_main, world_size
+from ..data.loader import build_loader
+from ..distributed import (
+    StopRequested,
+    batch_norm_kind,
+    broadcast_statistics,
+    data_parallel,
+    has_batch_norm,
+    is_main,
+    stops,
+    world_size,
+)
 from ..extension import extensions, find_evaluated
 from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
@@ -16,24 +25,23 @@ from ..logging.heartbeat import Heartbeat
 from ..logging.record import RunRecord
 from ..registry import require_derived
 from ..runtime import signals
-from ..runtime.errors import Stopped
+from ..runtime.errors import Stopped, UserError
+from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
+from ..tasks.callback import RunFacts, UpdateRecord
 from ..tasks.dataset import TransformedDataset
-from ..tasks.task import Task
+from ..tasks.task import StepPosition, Task
 from .checkpointing import Checkpointer
 from .evaluation import Evaluator
 from .feature_cache import FeatureCache
-from .loop import TrainingLoop
-from .model_ema import ModelEma
-from .nan_guard import NonFiniteGuard
-from .precision import EvaluationPrecision, TrainingPrecision
+from .gpu_memory import EmptyingCache
+from .hooks import EarlyStopping, TrainingLogger, require_finite
+from .precision import EvaluationPrecision
 from .rank_comparison import assert_same_on_all_ranks
-from .reports import TrainingLogger
-from .resume import ResumeState, StateLoader
-from .schedule import RateSchedule
-from .startup_log import format_first_lines
-from .steps import CountingCollate, TrainStep
-from .training_state import TrainingState, build_model, build_sampler, build_training_state
+from .resume import StateLoader, log_resumption
+from .startup_log import format_first_lines, format_training, start_record
+from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
+from .training_state import build_model, build_sampler, build_training_state
 
 
 class Trainer:
@@ -57,40 +65,21 @@ class Trainer:
         evaluation: the evaluator of ``evaluated``.
         heartbeat: reports to the watchdog what this rank is doing.
         folder: the folder of the checkpoints.
-        state: the parts that a checkpoint holds. This and all that follow are set by ``prepare_training``.
-        sampler: the order of the training samples, and the position in it.
+        state: the parts that a checkpoint holds; ``sampler``, ``schedule``, ``precision``, ``optimizer``, ``ema`` and
+            ``nan_guard`` are some of them. This and all that follow are set by ``prepare_training``.
         loader: batches of training samples on the device.
-        schedule: the learning rate of every step.
-        precision: autocast and loss scaling.
-        optimizer: a Paddle optimizer, perhaps with a fused step.
-        ema: the average of the weights; None: TRAIN.MODEL_EMA is off.
-        nan_guard: counts skipped steps.
-        checkpointer: saves and restores.
-        train_step: runs one optimizer step.
-        reports: logs progress; set when the training starts.
+        start: the position and state that -resume and -pretrained give.
+        checkpointer: saves ``state``.
+        step: runs one optimizer step.
         batch_norm: "sync" or "local".
         updates_per_epoch: optimizer steps in one epoch.
         last_epoch: the epoch that this run ends with, from 1.
-        start: the position and state that -resume and -pretrained give.
+        logger: logs progress; set when the training starts.
     """
 
     evaluated: Any
     evaluation: Evaluator
-    state: TrainingState
-    sampler: TrainingSampler
-    loader: DeviceLoader
-    schedule: RateSchedule
-    precision: TrainingPrecision
-    optimizer: Any
-    ema: ModelEma | None
-    nan_guard: NonFiniteGuard
-    checkpointer: Checkpointer
-    train_step: TrainStep
-    reports: TrainingLogger
-    batch_norm: str
-    updates_per_epoch: int
-    last_epoch: int
-    start: ResumeState
+    logger: TrainingLogger
 
     def __init__(
         self,
@@ -130,6 +119,83 @@ class Trainer:
             self.evaluated = self.datasets[split]
             self.evaluation = Evaluator(config, task, self.model, self.evaluated, precision, self.heartbeat)
         self._is_prepared = False
+        self._pending: collections.deque[Callable[..., UpdateRecord]] = collections.deque()  # without a result yet
+
+    # ---- preparation -----------------------------------------------------------------------------------------
+
+    def prepare_training(self) -> None:
+        """Build sampler, loader, optimizer and the other parts, then load what -resume or -pretrained names."""
+        config, task, record, train = self.config, self.task, self.record, self.config.TRAIN
+        self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
+        local_batch = config.DATA.BATCH_SIZE
+        self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), local_batch)
+        if has_batch_norm(self.model) and world_size() > 1:
+            size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
+            record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
+        samples = self.datasets["train"]
+        self.sampler = build_sampler(config, samples)
+        self.updates_per_epoch = self.sampler.updates_per_epoch
+        self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
+        explain = [functools.partial(extension.explain_not_finite, self) for extension in extensions()]
+        self.state = build_training_state(config, task, self.model, self.sampler, record.log_and_print, explain)
+        self.schedule, self.precision = self.state.schedule, self.state.precision
+        self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
+        self.resume()
+        self.step = TrainStep(
+            task,
+            data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
+            self.optimizer,
+            self.precision,
+            seed=config.SEED,
+            samples_per_update=self.sampler.global_batch_size,
+            accumulation_steps=train.ACCUM_ITER,
+            gradient_clip=train.GRAD_CLIP,
+            nan_guard=self.nan_guard,
+            average=self.ema,
+        )
+        self._is_prepared = True
+
+    def resume(self) -> None:
+        """Load what -resume or -pretrained names, and continue from there. Every rank must call this.
+
+        Raises:
+            UserError: the checkpoint cannot be loaded, or its settings differ in a way that alters the training.
+        """
+        parts = self.config, self.task, self.datasets, self.state, self.record
+        self.start = StateLoader(*parts).load()
+        self.checkpointer = Checkpointer(*parts, self.start, self.callbacks.note_saved)
+        self._update_saved = self.schedule.update  # the last one saved; at first, the one that the run starts from
+
+    def on_weights_loaded(self) -> None:
+        """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
+        features = FeatureCache(self.config, self.task, self.record.log_and_print, self.heartbeat)
+        self.task.on_weights_loaded(self.model, self.datasets, features)
+
+    def _add_hooks(self) -> None:
+        """Put the callbacks of every rank before the user's."""
+        train, evaluations = self.config.TRAIN, range(self.sampler.epoch, self.last_epoch + 1)
+        self.logger = TrainingLogger(
+            self.config,
+            self.task,
+            self.state,
+            self.start,
+            self.loader,
+            self.evaluation,
+            self.record,
+            self.heartbeat,
+            self.callbacks.notify,
+            last_epoch=self.last_epoch,
+            evaluations=sum(map(self.should_evaluate, evaluations)),
+        )
+        hooks = [EmptyingCache(self.task.empty_cache_freq), self.logger]
+        if train.PATIENCE:
+            metric, end = self.task.best_metric, self.last_epoch
+            hooks.append(EarlyStopping(train, metric, self.start, self.evaluation, self.record, end))
+        for extension in extensions():
+            hooks.extend(extension.callbacks(self, trains=True))
+        self.callbacks.put_first(hooks)
+
+    # ---- epochs ----------------------------------------------------------------------------------------------
 
     def train(self) -> dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and evaluate. Every rank must call this.
@@ -146,12 +212,17 @@ class Trainer:
             if not self._is_prepared:
                 self.prepare_training()
             self.on_weights_loaded()
-            loop = TrainingLoop(self)
+            self._add_hooks()
             with self.until_the_end():
                 if seconds is not None:
                     signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
                 signals.defer()
-                return loop.run()
+                try:
+                    return self._train_epochs()
+                except StopRequested:
+                    self._stop()
+                finally:
+                    self.checkpointer.settle()  # finish writing a checkpoint, also after an error
 
     @contextlib.contextmanager
     def until_the_end(self) -> Iterator[None]:
@@ -166,50 +237,213 @@ class Trainer:
         finally:
             self.callbacks.end(outcome)
 
-    def prepare_training(self) -> None:
-        """Build sampler, loader, optimizer and the other parts, then load what -resume or -pretrained names."""
-        config, task, model, record = self.config, self.task, self.model, self.record
-        train, samples = config.TRAIN, self.datasets["train"]
-        self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
-        local_batch = config.DATA.BATCH_SIZE
-        self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), local_batch)
-        if has_batch_norm(model) and world_size() > 1:
-            size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
-            record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
-        self.sampler = build_sampler(config, samples)
-        self.updates_per_epoch = self.sampler.updates_per_epoch
-        self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
-        explain = [functools.partial(extension.explain_not_finite, self) for extension in extensions()]
-        self.state = state = build_training_state(config, task, model, self.sampler, record.log_and_print, explain)
-        self.schedule, self.precision, self.optimizer = state.schedule, state.precision, state.optimizer
-        self.ema, self.nan_guard = state.ema, state.nan_guard
-        self.start = StateLoader(config, task, self.datasets, state, record).load()
-        self.checkpointer = Checkpointer(
-            config, task, self.datasets, state, record, self.start, self.callbacks.note_saved
-        )
-        self.train_step = self._build_train_step()
-        self._is_prepared = True
-
-    def on_weights_loaded(self) -> None:
-        """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
-        features = FeatureCache(self.config, self.task, self.record.log_and_print, self.heartbeat)
-        self.task.on_weights_loaded(self.model, self.datasets, features)
-
     def should_evaluate(self, epoch: int) -> bool:
         """Return whether an evaluation follows that epoch."""
         return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
 
-    def _build_train_step(self) -> TrainStep:
-        train = self.config.TRAIN
-        return TrainStep(
-            self.task,
-            data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
-            self.optimizer,
-            self.precision,
-            seed=self.config.SEED,
-            samples_per_update=self.sampler.global_batch_size,
-            accumulation_steps=train.ACCUM_ITER,
-            gradient_clip=train.GRAD_CLIP,
-            nan_guard=self.nan_guard,
-            average=self.ema,
+    def _train_epochs(self) -> dict[str, float]:
+        first, consumed = self.sampler.epoch, self.sampler.consumed
+        nothing_left = f"epoch {first - 1} of {self.last_epoch} is already done" if first > self.last_epoch else ""
+        nothing_left = nothing_left or self.callbacks.end_training
+        if nothing_left and not self.start.evaluation_due:
+            self.record.log_and_print(f"nothing to do: {nothing_left}")
+            return {}
+        self._log_start()
+        values: dict[str, float] = {}
+        line = ""
+        if self.start.evaluation_due:
+            if not self.checkpointer.is_own(first - 1, self.start.directory):
+                self.save(evaluation_due=True, epoch=first - 1)
+            values, line = self.evaluate(first - 1)
+        # Close the loader before an exception propagates: its threads must not run when the process exits.
+        with contextlib.closing(self.loader.epochs(first, self.last_epoch, consumed)) as batches:
+            for epoch in range(first, self.last_epoch + 1):
+                self.train_epoch(epoch, batches)
+                is_evaluated = self.should_evaluate(epoch)
+                if is_evaluated or self.checkpointer.should_save(epoch):
+                    self.save(evaluation_due=is_evaluated, epoch=epoch)
+                if self.checkpointer.agreement.should_stop(self.schedule.update):
+                    self._stop()
+                if is_evaluated:
+                    values, line = self.evaluate(epoch)
+                if epoch == self.last_epoch:  # early stopping may have lowered it
+                    break
+        self.callbacks.notify("paused", "writing the last checkpoint")
+        self.checkpointer.finish()
+        if values:
+            self.callbacks.notify("training_done")
+            for result in self._format_results(line):
+                self.record.log_and_print(result)
+        return values
+
+    def _log_start(self) -> None:
+        """Log and record the run's settings and size, once training is sure to begin."""
+        config, record = self.config, self.record
+        start_record(config, record, self.task, self.datasets)
+        log_resumption(self.start, record)
+        facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": self.updates_per_epoch}
+        facts["update"] = self.schedule.update
+        self.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))
+        for line in format_training(config, self.task, self.model, self.sampler, self.precision):
+            record.log_and_print(line)
+
+    def _format_results(self, line: str) -> list[str]:
+        """Format the last log lines: the last evaluation, then the best one, whose line ``evaluate`` prints again."""
+        best = self.checkpointer.best
+        if best is None or best["epoch"] == self.last_epoch:
+            return [f"{line} (last and best, epoch {self.last_epoch})"]
+        return [f"{line} (last, epoch {self.last_epoch})", f"{best['line']} (best, epoch {best['epoch']})"]
+
+    # ---- steps -----------------------------------------------------------------------------------------------
+
+    def train_epoch(self, epoch: int, batches: Iterator[Any]) -> None:
+        """Train to the end of an epoch, with the checkpoints within it. Every rank must call this.
+
+        Args:
+            epoch: the epoch, from 1; a resumed run may have made some of its steps before.
+            batches: micro-batches from ``loader``.
+
+        Raises:
+            StopRequested: the run was asked to stop while it waited for data.
+            Stopped: the run was asked to stop, and its state is saved.
+        """
+        self.model.train()
+        notify, agreement, updates = self.callbacks.notify, self.checkpointer.agreement, self.sampler.updates_left
+        accumulation, wait = self.config.TRAIN.ACCUM_ITER, functools.partial(notify, "data_awaited")
+        is_due, num_done = False, self.updates_per_epoch - updates  # done before the resumed checkpoint
+        notify("epoch_started", epoch, num_done)
+        try:
+            for group in synchronized_groups(self.loader, batches, accumulation, updates, wait):
+                agreement.poll(self.schedule.update)
+                num_done += 1
+                self.train_step(group, epoch, num_done)
+                is_last = num_done == self.updates_per_epoch
+                is_due = self.checkpointer.is_due()
+                should_stop = agreement.should_stop(self.schedule.update)
+                if is_last or is_due or should_stop:
+                    self._report(self.step.flush())
+                if is_due and not is_last:
+                    self.save(evaluation_due=False)
+                if should_stop and not is_last:  # after the last step, the epoch is saved first
+                    self._stop()
+        except StopRequested:
+            self._report(self.step.flush())
+            raise
+        finally:
+            notify("epoch_left")
+        notify("epoch_done", epoch)
+        if is_due:  # after the epoch's means are logged, because later checkpoints do not hold them
+            self.save(evaluation_due=self.should_evaluate(epoch))
+
+    def train_step(self, batches: list[Any], epoch: int, number: int) -> None:
+        """Launch one optimizer step, report the steps that have completed, and count it.
+
+        Args:
+            batches: the step's micro-batches of this rank.
+            epoch: the epoch, from 1.
+            number: number of the step in the epoch, from 1.
+        """
+        left = self.config.TRAIN.NUM_EPOCHS - epoch
+        position = StepPosition(epoch, self.schedule.update, self.schedule.total_updates, epochs_left=left)
+        rate, is_last = self.schedule.learning_rate, number == self.updates_per_epoch
+        self.callbacks.notify("update_started", position, batches)
+        self._pending.append(
+            functools.partial(UpdateRecord, step=position, learning_rate=rate, made=number, is_last=is_last)
         )
+        self._report(self.step.launch(batches, position, rate))
+        self.sampler.count_update()
+        self.schedule.count_update()
+
+    def _report(self, results: list[StepResult]) -> None:
+        """Notify the callbacks of the steps that have completed, oldest first."""
+        for result in results:
+            self.callbacks.notify("update_done", self._pending.popleft()(**result._asdict()))
+
+    # ---- checkpoints and evaluations -------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _pause(self, what: str) -> Iterator[None]:
+        """Notify the callbacks that the block is not training, so that they do not count its time."""
+        self.callbacks.notify("paused", what)
+        yield
+        self.callbacks.notify("resumed")
+
+    def save(self, evaluation_due: bool, epoch: int | None = None) -> None:
+        """Save a checkpoint. Every rank must call this.
+
+        Args:
+            evaluation_due: whether an evaluation follows, which a resumed run makes up for.
+            epoch: the completed epoch, after which the checkpoint is named; None: it is named after the step.
+        """
+        with self._pause(f"saving update {self.schedule.update}" if epoch is None else f"saving epoch {epoch}"):
+            self._share_statistics()
+            if epoch is None:
+                self.checkpointer.save_update(evaluation_due, self.logger)
+            else:
+                self.checkpointer.save_epoch(epoch, evaluation_due, self.logger)
+        self._update_saved = self.schedule.update
+
+    def _share_statistics(self) -> None:
+        # With "local", ranks have different statistics; Paddle's synchronized ones differ with the rows per rank.
+        broadcast_statistics(self.model)
+
+    def _stop(self) -> NoReturn:
+        """Save the state unless a checkpoint already has it, then end the run.
+
+        Raises:
+            Stopped: always.
+        """
+        if self.schedule.update != self._update_saved:
+            self.save(evaluation_due=False)
+        self.checkpointer.finish()
+        raise Stopped(stops.reason(), self.checkpointer.describe_last(self.start.position["update"]))
+
+    def evaluate(self, epoch: int) -> tuple[dict[str, float], str]:
+        """Evaluate the weights, and the averaged weights if there are any, whose values then count.
+
+        Callbacks, such as early stopping, may end the training after it. Every rank must call this.
+
+        Args:
+            epoch: the last epoch trained, whose checkpoint is saved.
+
+        Returns:
+            Values by name, and their log line.
+
+        Raises:
+            UserError: a value is not finite.
+        """
+        with self._pause(f"in the evaluation {epoch}"):
+            values, line = self._evaluate_weights(epoch)
+            name, more_is_better = self.task.best_metric
+            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
+            self.callbacks.notify("epoch_evaluated", epoch, values, line, is_best)
+            self.checkpointer.log_held_back()
+        if self.callbacks.end_training:
+            self.last_epoch = epoch
+        return values, line
+
+    def _evaluate_weights(self, epoch: int) -> tuple[dict[str, float], str]:
+        label, when = f"evaluation {epoch}", f"in the evaluation of epoch {epoch}"
+        if self.ema is None:
+            return self._evaluate_once(epoch, label, when, True)
+        values, line = self._evaluate_once(epoch, label, when, False)
+        event = {"epoch": epoch, **self.evaluation.build_event(values)}
+        self.record.event("evaluation_without_average", event)
+        self.record.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
+        with self.ema.in_place():
+            self._share_statistics()
+            return self._evaluate_once(epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True)
+
+    def _evaluate_once(self, epoch: int, label: str, when: str, counts: bool) -> tuple[dict[str, float], str]:
+        """Evaluate the model with its current weights; if it has diverged, discard the epoch's checkpoint.
+
+        ``when`` names the evaluation in that error; ``counts``: its values choose the best checkpoint.
+        """
+        self.callbacks.notify("evaluation_started", counts and epoch == self.last_epoch)
+        values, line = self.evaluation(label, epoch=epoch, callbacks=self.callbacks)
+        try:
+            require_finite(values, when)
+        except UserError:
+            self.checkpointer.discard_epoch(epoch)
+            raise
+        return values, line

@@ -64,6 +64,7 @@ class UpdateRecord(NamedTuple):
         step: its position; ``step.update`` updates were made before it.
         terms: of the loss, one dictionary for each micro-batch, on the device.
         is_finite: whether it has changed the weights.
+        gradient_norm: norm of all gradients before clipping.
         learning_rate: of the update.
         made: updates of the epoch including this one.
         is_last: whether it is the last of the epoch.
@@ -72,6 +73,7 @@ class UpdateRecord(NamedTuple):
     step: StepPosition
     terms: list[dict[str, LossTerm]]
     is_finite: bool
+    gradient_norm: float
     learning_rate: float
     made: int
     is_last: bool

@@ -11,7 +11,7 @@ from paddlevit_dist.data.sampler import SampleKey
 from paddlevit_dist.debug.first_layer import FirstLayer
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.steps import COUNTS
+from paddlevit_dist.engine.step import COUNTS
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.network import Detr

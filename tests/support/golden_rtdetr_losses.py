@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import paddle
 
-from paddlevit_dist.engine.steps import compute_loss
+from paddlevit_dist.engine.step import compute_loss
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rtdetr import fine_criterion
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion

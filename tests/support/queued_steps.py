@@ -1,7 +1,7 @@
 """Makes a process of a CPU queue its optimizer steps as a GPU does, so that the host knows an update one update late. A
 module that ``-import`` names."""
 
-from paddlevit_dist.engine import fused_optimizers, steps
+from paddlevit_dist.engine import fused_optimizers, step
 
-steps.is_on_gpu = lambda: True
+step.is_on_gpu = lambda: True
 fused_optimizers.make = lambda of_extension, own: own()  # lists of tensors, which a GPU's step is made of; no CPU loops

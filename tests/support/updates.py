@@ -9,7 +9,7 @@ import paddle
 from paddlevit_dist.cpu_kernels import updates as compiled_updates
 from paddlevit_dist.distributed import data_parallel
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.steps import COUNTS, TrainStep
+from paddlevit_dist.engine.step import COUNTS, TrainStep
 from paddlevit_dist.tasks.task import StepPosition, Task
 
 from .waits import Waits, counted_waits

@@ -21,7 +21,7 @@ from paddlevit_dist.distributed import data_parallel
 from paddlevit_dist.distributed.exchange import StoreChannel
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.steps import COUNTS, TrainStep
+from paddlevit_dist.engine.step import COUNTS, TrainStep
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.tasks.task import StepPosition
 

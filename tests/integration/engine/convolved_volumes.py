@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.steps import TrainStep
+from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.models import prepare
 from paddlevit_dist.tasks.task import LossTerm, StepPosition, Task
 

@@ -14,7 +14,7 @@ from support import acting, small_runs
 from support.processes import Finished, ended_by_itself, start_command
 
 from paddlevit_dist.distributed import all_reduce_sum, barrier, rank
-from paddlevit_dist.engine import steps
+from paddlevit_dist.engine import step
 from paddlevit_dist.launch import launch_workers, plan_processes, status
 from paddlevit_dist.registry import resolve
 
@@ -111,7 +111,7 @@ def train_as_on_a_gpu(output: str, how: str) -> None:
                 time.sleep(1000)
             return super().train_step(model, batch, step)
 
-    steps.is_on_gpu = lambda: True
+    step.is_on_gpu = lambda: True
     trainer = small_runs.build(output, "-epochs=1", "-batch_size=16", task_class=Hanging)
     if how == "reads":
         SlowImage.seconds = 2.5 * SECONDS

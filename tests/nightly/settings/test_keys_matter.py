@@ -9,7 +9,7 @@ import pytest
 
 from paddlevit_dist import settings
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.steps import CountingCollate, TrainStep
+from paddlevit_dist.engine.step import CountingCollate, TrainStep
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
 

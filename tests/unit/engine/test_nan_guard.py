@@ -37,7 +37,7 @@ def poisoned(updates: set[int]) -> Any:
 def train(output: Path, updates: set[int], *arguments: str, on_host: bool = True, **options: Any) -> Any:
     trainer = small_runs.build(str(output), *RUN, *arguments, **{"task_class": poisoned(updates), **options})
     trainer.prepare_training()
-    trainer.train_step.on_host = on_host
+    trainer.step.on_host = on_host
     trainer.train()
     return trainer
 

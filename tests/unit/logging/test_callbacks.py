@@ -43,7 +43,7 @@ def events(output, kind):
 
 @pytest.mark.parametrize("seconds, lines", [(3600.0, 0), (0.0, 2 * 4)], ids=["soon", "later"])
 def test_a_report_has_a_line_of_its_own_unless_that_of_its_epoch_follows_soon(monkeypatch, tmp_path, seconds, lines):
-    monkeypatch.setattr("paddlevit_dist.engine.reports._SOON", seconds)
+    monkeypatch.setattr("paddlevit_dist.engine.hooks._SOON", seconds)
     trained(tmp_path, [], "REPORT_FREQ", "1")
     said = (tmp_path / "log.txt").read_text().splitlines()
     assert sum(" update " in line for line in said) == lines  # the last of the five updates has the epoch's

@@ -2,7 +2,7 @@
 
 import threading
 
-from paddlevit_dist.engine.reports import EtaEstimator, format_duration
+from paddlevit_dist.engine.throughput import EtaEstimator, format_duration
 from paddlevit_dist.logging.heartbeat import QUIET_SECONDS, Heartbeat
 
 
@@ -37,7 +37,7 @@ def test_a_line_comes_within_thirty_seconds():
 
 def test_what_is_left_follows_from_the_pace(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("paddlevit_dist.engine.reports.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("paddlevit_dist.engine.throughput.time.perf_counter", lambda: clock[0])
     remaining = EtaEstimator(updates=100, evaluations=2)
     for _ in range(20):
         clock[0] += 0.5

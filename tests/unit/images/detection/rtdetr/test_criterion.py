@@ -11,7 +11,7 @@ from support.small_detr import CLASSES, QUERIES, make_objects
 
 from paddlevit_dist.data.loader import sample_generator
 from paddlevit_dist.data.sampler import SampleKey
-from paddlevit_dist.engine.steps import compute_loss
+from paddlevit_dist.engine.step import compute_loss
 from paddlevit_dist.images.detection.boxes import to_relative
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise

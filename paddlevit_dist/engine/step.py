@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
+from ..data.loader import DeviceLoader
 from ..distributed import (
+    StopRequested,
     all_reduce_sum,
     communicates_in_forward,
     host_barrier,
     rank,
     running_statistics,
+    stops,
     synchronize_only_last,
     world_size,
 )
@@ -57,10 +60,12 @@ class StepResult(NamedTuple):
     Attributes:
         terms: the loss terms of each micro-batch, by name.
         is_finite: whether all gradients were finite, so that the step changed the weights.
+        gradient_norm: norm of all gradients before clipping; equal on all ranks.
     """
 
     terms: list[dict[str, LossTerm]]
     is_finite: bool
+    gradient_norm: float
 
 
 class _PendingStep(NamedTuple):
@@ -172,13 +177,13 @@ class TrainStep:
             UserError: too many consecutive steps were not finite (TRAIN.MAX_SKIPPED_UPDATES).
         """
         counts = self._global_counts(batches)
-        pending = self._passes(batches, step, counts)
+        pending = self._run_passes(batches, step, counts)
         results = self.flush()
         if results and (not results[0].is_finite or pending.scale != self.precision.scale):
             self.optimizer.clear_grad(False)
-            if results[0].is_finite:  # otherwise _judge has already restored the buffers
+            if results[0].is_finite:  # otherwise _finish has already restored the buffers
                 pending.buffers.restore()
-            pending = self._passes(batches, step, counts)
+            pending = self._run_passes(batches, step, counts)
         queued = self._queue_step(learning_rate)
         if queued is not None:
             self._queued = queued, pending
@@ -186,8 +191,8 @@ class TrainStep:
             with contextlib.nullcontext() if self.on_host else status.waiting_for_device():
                 norm = self._gradients.norm() / np.float32(self.precision.scale)
             if math.isfinite(norm):
-                self._step(norm, learning_rate)
-            results.append(self._judge(norm, pending))
+                self._update(norm, learning_rate)
+            results.append(self._finish(norm, pending))
         self.optimizer.clear_grad(False)
         return results
 
@@ -205,9 +210,9 @@ class TrainStep:
         (queued, pending), self._queued = self._queued, None
         with status.waiting_for_device():
             norm = queued.wait()
-        return [self._judge(norm, pending)]
+        return [self._finish(norm, pending)]
 
-    def _passes(
+    def _run_passes(
         self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, counts: dict[str, Number]
     ) -> _PendingStep:
         """Run the forward and backward pass of each micro-batch."""
@@ -218,13 +223,13 @@ class TrainStep:
             paddle.seed(step_seed(self.seed, step.update, rank(), micro))
             is_last = micro == len(batches) - 1
             status.set_detail("in its forward pass", may_wait=self._waits_in_forward)
-            self._meet(self._forward_communicates)
+            self._wait_for_ranks(self._forward_communicates)
             with synchronize_only_last(self.model, is_last):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
                 status.set_detail("in its backward pass", may_wait=not self.on_host)
-                self._meet(is_last or self._forward_communicates)
+                self._wait_for_ranks(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
         status.set_detail("in its optimizer step")
@@ -246,7 +251,7 @@ class TrainStep:
             average=self.average,
         )
 
-    def _judge(self, norm: np.float32, pending: _PendingStep) -> StepResult:
+    def _finish(self, norm: np.float32, pending: _PendingStep) -> StepResult:
         """Record whether a step changed the weights; if not, restore the running statistics."""
         self.gradient_norm, self.finite = float(norm), math.isfinite(norm)
         if not self.finite:
@@ -254,14 +259,14 @@ class TrainStep:
             paddle_versions.create_accumulators(self.optimizer)  # for checkpoints before the first step
         self.nan_guard.count(self.finite, pending.step, pending.batches, pending.counts)
         self.precision.update(self.finite)
-        return StepResult(pending.terms, self.finite)
+        return StepResult(pending.terms, self.finite, self.gradient_norm)
 
-    def _meet(self, communicates: bool) -> None:
+    def _wait_for_ranks(self, communicates: bool) -> None:
         """On CPUs, wait for all ranks before a collective: gloo fails if a rank waits in one for more than 30 s."""
         if communicates and self.on_host:
             host_barrier()
 
-    def _step(self, norm: np.float32, learning_rate: float) -> None:
+    def _update(self, norm: np.float32, learning_rate: float) -> None:
         """Update weights, moments and average with gradients of this norm, which still contain the loss scale."""
         if self.before_clipping:
             self.before_clipping()
@@ -277,7 +282,7 @@ class TrainStep:
         """Sum the normalizers of the step over all ranks and micro-batches, with 1 in place of 0."""
         if self.task.counts_per_sample is not None:
             return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
-        self._meet(True)
+        self._wait_for_ranks(True)
         total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
         total = all_reduce_sum(total)
         # Not max(total, 1): class weights may sum to less than 1.
@@ -321,6 +326,44 @@ def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Itera
     """Yield ``groups`` lists of ``size`` consecutive micro-batches each."""
     for _ in range(groups):
         yield [next(batches) for _ in range(size)]
+
+
+def synchronized_groups(
+    loader: DeviceLoader, batches: Iterator[Any], size: int, groups: int, on_wait: Callable[[], None]
+) -> Iterator[list[Any]]:
+    """Yield the micro-batches of each of the next steps of a training run, which may be asked to stop.
+
+    Before the first step, ranks wait for each other and leave together if one is asked to stop. Later, only the
+    single process of a one-process run can leave while it waits for data, because other ranks may already be in a
+    collective.
+
+    Args:
+        loader: the loader that ``batches`` come from.
+        batches: micro-batches of this rank.
+        size: number of micro-batches of one step.
+        groups: number of steps.
+        on_wait: called before each wait for data.
+
+    Raises:
+        StopRequested: the run was asked to stop; on all ranks.
+    """
+    lists = accumulation_groups(batches, size, groups)
+    for number in range(groups):
+        on_wait()
+        leaves = False
+        try:
+            group = next(lists)
+            leaves = number == 0 and stops.stop_requested()
+        except StopRequested:
+            if number:
+                raise
+            leaves = True
+        # Wait for a slow first batch here, where all ranks can still leave together.
+        if number == 0 and stops.any_rank_stopping(leaves):
+            raise StopRequested
+        loader.may_leave = world_size() == 1
+        yield group
+    loader.may_leave = True
 
 
 def step_seed(seed: int, update: int, rank_number: int, micro: int) -> int:

@@ -8,7 +8,7 @@ from paddle import nn
 from paddlevit_dist.engine.fused_optimizers import FusedAdamW
 from paddlevit_dist.engine.nan_guard import NonFiniteGuard
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.steps import TrainStep
+from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.tasks.task import LossTerm, StepPosition
 
 UPDATES = 6

@@ -17,7 +17,7 @@ from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.engine.nan_guard import BufferSnapshot, NonFiniteGuard
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.steps import TrainStep
+from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.launch import status
 from paddlevit_dist.logging.meters import StepMeters
 from paddlevit_dist.registry import resolve

@@ -11,7 +11,8 @@ from support import small_runs
 from support.killed_runs import kill_in_evaluation
 from support.runs import events
 
-from paddlevit_dist.engine.loop import EarlyStopping
+from paddlevit_dist.engine.hooks import EarlyStopping
+from paddlevit_dist.engine.resume import ResumeState
 from paddlevit_dist.intervals import ConfidenceInterval
 
 RUN = ["-batch_size=64", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.PATIENCE", "1"]
@@ -27,18 +28,24 @@ class Record(list):
         self.append({"kind": kind, **values})
 
 
-def make_run(patience: int, least: float, more: bool = True, directory: Path | None = None, epoch: int = 0) -> Any:
-    """What early stopping asks a run for, of 100 epochs."""
-    return SimpleNamespace(
-        config=SimpleNamespace(
-            TRAIN=SimpleNamespace(PATIENCE=patience, MIN_IMPROVEMENT=least, NUM_EPOCHS=100),
-        ),
-        task=SimpleNamespace(best_metric=("score", more)),
-        start=SimpleNamespace(directory=directory, position={"epoch": epoch}, evaluation_due=False),
-        checkpointer=SimpleNamespace(best=None),
-        evaluation=SimpleNamespace(intervals={}),
-        record=Record(),
-        last_epoch=100,
+def make_stopping(
+    patience: int,
+    least: float,
+    more: bool = True,
+    directory: Path | None = None,
+    epoch: int = 0,
+    best: dict[str, Any] | None = None,
+    evaluation: Any = None,
+    record: Record | None = None,
+) -> EarlyStopping:
+    """Build the early stopping of a run of 100 epochs."""
+    return EarlyStopping(
+        SimpleNamespace(PATIENCE=patience, MIN_IMPROVEMENT=least, NUM_EPOCHS=100),
+        ("score", more),
+        ResumeState({"epoch": epoch}, directory, best=best),
+        evaluation or SimpleNamespace(intervals={}),
+        Record() if record is None else record,
+        100,
     )
 
 
@@ -68,40 +75,41 @@ def test_it_ends_where_the_words_say_it_whenever_it_was_resumed(tmp_path, seed):
     scores, more = generator.normal(size=30).cumsum().round(1).tolist(), bool(seed % 2)
     patience, least = int(generator.integers(1, 5)), float(generator.choice([0.05, 0.55, 2.05]))
     expected = expected_end(scores, patience, least, more)
-    assert ended_at(EarlyStopping(make_run(patience, least, more)), scores) == expected
+    assert ended_at(make_stopping(patience, least, more), scores) == expected
     lines = [{"kind": "evaluation", "epoch": n, "score": score} for n, score in enumerate(scores, 1)]
     lines.insert(2, {"kind": "evaluation", "epoch": 1, "score": 99.0, "superseded": True})
     lines.insert(3, {"kind": "evaluation", "score": 99.0})  # of weights alone
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     checkpoint = tmp_path / "checkpoints" / "epoch"
     for epoch in range(1, (expected or 31) - 1):
-        resumed = EarlyStopping(make_run(patience, least, more, checkpoint, epoch))
+        resumed = make_stopping(patience, least, more, checkpoint, epoch)
         assert not resumed.ends_training
         assert ended_at(resumed, scores[epoch:], epoch + 1) == expected
     if expected:
         assert f"ended early after epoch {expected} of 100" in (
-            EarlyStopping(make_run(patience, least, more, checkpoint, expected)).ends_training
+            make_stopping(patience, least, more, checkpoint, expected).ends_training
         )
 
 
 def test_a_checkpoint_without_a_record_knows_its_best(tmp_path):
-    run = make_run(2, 0.0, directory=tmp_path / "checkpoints" / "epoch", epoch=7)
-    run.checkpointer.best = {"name": "score", "value": 60.0, "epoch": 5}
-    assert ended_at(EarlyStopping(run), [59.0, 59.5, 70.0], 8) == 9
+    best = {"name": "score", "value": 60.0, "epoch": 5}
+    resumed = {"directory": tmp_path / "checkpoints" / "epoch", "epoch": 7, "best": best}
+    assert ended_at(make_stopping(2, 0.0, **resumed), [59.0, 59.5, 70.0], 8) == 9
     line = json.dumps({"kind": "evaluation", "epoch": 7, "score": 58.0})  # a record that begins in another folder
     (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
-    assert ended_at(EarlyStopping(run), [59.0, 59.5, 70.0], 8) == 8
+    assert ended_at(make_stopping(2, 0.0, **resumed), [59.0, 59.5, 70.0], 8) == 8
 
 
 def test_an_improvement_within_the_interval_is_told_first_and_where_the_training_goes_on_because_of_it():
-    run = make_run(3, 0.0)
-    stopping = EarlyStopping(run)
+    evaluation, record = SimpleNamespace(intervals={}), Record()
+    stopping = make_stopping(3, 0.0, evaluation=evaluation, record=record)
     told = []
     for epoch, score in enumerate([80.0, 90.0, 90.5, 91.0, 90.0, 91.5], 1):
-        run.evaluation.intervals = {"score": ConfidenceInterval(score, score - 2, score + 2)}
+        evaluation.intervals = {"score": ConfidenceInterval(score, score - 2, score + 2)}
         stopping.epoch_evaluated(epoch, {"score": score}, "", False)
-        told += [epoch] * len(run.record)
-        last, run.record = list(run.record), Record()
+        told += [epoch] * len(record)
+        last = list(record)
+        record.clear()
     assert told == [3, 6]  # 2 is far better, 4 is like 3, 5 is worse
     assert last == ["note: score +0.5 since epoch 4 is within the interval [89.5, 93.5]: may be chance"]
 

@@ -14,7 +14,6 @@ from support.poisoned_runs import left_and_saved, require_unchanged
 
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.checkpoint.content import fingerprint
-from paddlevit_dist.engine.loop import TrainingLoop
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "VALIDATE_FREQ", "1"]  # 10 updates per epoch
@@ -114,7 +113,7 @@ def test_updates_that_the_device_judges_are_those_that_the_host_judges(tmp_path)
     for on_host in (True, False):
         trainer = build(tmp_path / str(on_host), "-epochs=1", "TRAIN.MODEL_EMA", "True")
         trainer.prepare_training()
-        trainer.train_step.on_host = on_host
+        trainer.step.on_host = on_host
         trainer.train()
         averages = trainer.ema.state_dict()
         results.append([tensor.numpy() for tensor in (*trainer.model.state_dict().values(), *averages.values())])
@@ -148,11 +147,10 @@ def test_of_equal_evaluations_the_later_is_the_best_and_instances_are_chosen_by_
 def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):
     run = build(tmp_path, "-epochs=2")
     run.prepare_training()
-    loop = TrainingLoop(run)
     run.checkpointer.best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50.00"}
-    assert loop._results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
+    assert run._format_results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
     run.checkpointer.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
-    assert loop._results("top-1 50.00") == ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
+    assert run._format_results("top-1 50.00") == ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
 
 
 def test_a_training_goes_on_in_mid_epoch_with_a_word_on_means_and_decay_that_it_lacks(tmp_path, capsys):

@@ -1,0 +1,343 @@
+"""Callbacks of every rank that belong to a training run: progress reports and early stopping.
+
+``gpu_memory.EmptyingCache`` is one, too.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..data.loader import DeviceLoader
+from ..distributed import broadcast_object, is_main, world_size
+from ..intervals import ConfidenceInterval
+from ..launch.devices import cpu_cores
+from ..logging.heartbeat import Heartbeat
+from ..logging.meters import DataWaitHint, StepMeters, memory_mib
+from ..logging.progress import ProgressBar, ReportField, build_fields
+from ..logging.record import RunRecord
+from ..runtime.errors import UserError
+from ..runtime.metrics_file import recorded_events
+from ..settings.every_run import RunSettings, TrainSection
+from ..tasks.callback import Callback, UpdateRecord, get_interval_ends
+from ..tasks.task import Task
+from .evaluation import Evaluator
+from .resume import ResumeState
+from .throughput import EtaEstimator, ThroughputMeter, format_duration
+from .training_state import TrainingState
+
+_SOON = 10.0  # seconds; no step report is logged this short before the epoch's line
+
+
+class TrainingLogger(Callback):
+    """Callback that averages loss terms, measures throughput, and reports both every REPORT_FREQ steps and every epoch.
+
+    Metrics go to the record, lines to the log, status to the terminal and the watchdog.
+
+    Args:
+        config: the frozen configuration.
+        task: names the samples.
+        state: provides the position and the number of skipped steps.
+        start: the position and means that the run starts from.
+        loader: counts the seconds spent waiting for data.
+        evaluation: the evaluator, whose intervals are recorded.
+        record: receives log lines and metrics.
+        heartbeat: reports the position to the watchdog.
+        notify: calls a method of all callbacks, see ``CallbackList.notify``.
+        last_epoch: the epoch that this run ends with.
+        evaluations: number of evaluations after the epochs that are left.
+    """
+
+    on_every_rank = True
+
+    def __init__(
+        self,
+        config: RunSettings,
+        task: Task,
+        state: TrainingState,
+        start: ResumeState,
+        loader: DeviceLoader,
+        evaluation: Evaluator,
+        record: RunRecord,
+        heartbeat: Heartbeat,
+        notify: Callable[..., None],
+        *,
+        last_epoch: int,
+        evaluations: int,
+    ) -> None:
+        self._config, self._task, self._start = config, task, start
+        self._sampler, self._nan_guard = state.sampler, state.nan_guard
+        self._loader, self._evaluation = loader, evaluation
+        self._record, self._heartbeat, self._notify = record, heartbeat, notify
+        self._updates_per_epoch = self._sampler.updates_per_epoch
+        updates = last_epoch * self._updates_per_epoch - self._sampler.updates_made
+        self._remaining = EtaEstimator(updates, evaluations + start.evaluation_due)
+        self._fields: list[ReportField] = []
+        advice = functools.partial(task.reading_advice, self._sampler.dataset)
+        self._data_wait = DataWaitHint(loader.num_workers, world_size(), cpu_cores(), advice)
+        self._epoch = 0
+        self._bar = ProgressBar(0, "", False)
+        self._pace = ThroughputMeter(loader)
+        self._meters = StepMeters()
+
+    # ---- updates ---------------------------------------------------------------------------------------------
+
+    def epoch_started(self, epoch: int, made: int) -> None:
+        """Reset meters and progress bar; in a resumed epoch, restore the meters."""
+        self._epoch = epoch
+        self._meters, self._pace = StepMeters(), ThroughputMeter(self._loader)
+        start = self._start
+        if made and start.means is not None and epoch == start.position["epoch"] + 1:
+            self._meters.load_state_dict(start.means)
+            self._pace.load_state_dict(start.means["pace"])
+        self._continued = self._pace.updates
+        updates = self._updates_per_epoch - made
+        self._bar = ProgressBar(updates, f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS}", is_main())
+        self._show()
+        self._heartbeat.at(f"waiting for the first batch of epoch {epoch}")
+
+    def update_started(self, step: Any, batches: Any) -> None:
+        """Report the position to the watchdog before the first step of this process in the epoch."""
+        if self._pace.updates == self._continued:
+            self._heartbeat.at(self._place(self._updates_per_epoch - self._sampler.updates_left))
+
+    def update_done(self, update: UpdateRecord) -> None:
+        """Add the step to the meters; write a report every REPORT_FREQ steps and after the last step of the epoch."""
+        for terms in update.terms if update.is_finite else ():
+            self._meters.add(terms)
+        self._pace.count_update()
+        self._remaining.count_update()
+        self._bar.step()
+        self._heartbeat.at(self._place(update.made))
+        if update.is_last or update.made % self._config.REPORT_FREQ == 0:
+            report = self._report(update)
+            left = self._remaining.estimate_seconds(self._updates_per_epoch - update.made)
+            if left > _SOON:  # otherwise the epoch's line follows soon and covers these steps
+                number = f"{update.made}/{self._updates_per_epoch}"
+                self._record.log_and_print(f"epoch {update.step.epoch} update {number} {report}")
+
+    def epoch_left(self) -> None:
+        """Close the progress bar."""
+        self._bar.close()
+
+    def window(self) -> list[list[float]]:
+        """Return this rank's sums since the last report, without waiting for the others (see ``StepMeters.window``)."""
+        return self._meters.window()
+
+    def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any] | None:
+        """Return the state that a resumed run needs to complete the epoch's means, as plain numbers for the checkpoint.
+
+        Args:
+            windows: ``window`` of each rank.
+
+        Returns:
+            The state; None if a number is not finite, because the next report then ends the run.
+        """
+        state = self._meters.state_dict(windows)
+        numbers = [*state["sums"].values(), *(x for window in windows for column in window for x in column)]
+        return {**state, "pace": self._pace.state_dict()} if all(map(math.isfinite, numbers)) else None
+
+    def epoch_done(self, epoch: int) -> None:
+        """Log and record the means of the epoch, its throughput and the time left."""
+        pace, skipped = self._pace, self._nan_guard.total
+        means = self._meters.finish_epoch()
+        seconds = pace.estimate_epoch_seconds()
+        self._record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
+        rate = pace.updates * self._sampler.global_batch_size / max(seconds, 1e-9)
+        self._record.log_and_print(
+            f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS} training: {format_values(means)} {rate:.0f} "
+            f"{self._task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
+            f"({seconds:.1f} s, {f'{skipped} skipped so far, ' if skipped else ''}"
+            f"{self._remaining.text()})"
+        )
+        for line in self._task.finish_epoch():
+            self._record.log_and_print(line)
+
+    def _place(self, num_done: int) -> str:
+        return f"in epoch {self._epoch}, {num_done} of {self._updates_per_epoch} updates done"
+
+    def _report(self, update: UpdateRecord) -> str:
+        """Record the means since the last report and return the text for the log."""
+        means = self._meters.reduce()  # the only collective besides gradients and counts
+        number = update.step.update + 1
+        require_finite(means, f"in epoch {update.step.epoch} near update {number}")
+        rate, waiting, seconds = self._pace.finish(self._sampler.global_batch_size)
+        norm, skipped = update.gradient_norm, self._nan_guard.total
+        memory = memory_mib() if self._record.writes else None
+        values = {
+            "epoch": update.step.epoch,
+            "update": number,
+            "learning_rate": update.learning_rate,
+            **({"gradient_norm": norm} if math.isfinite(norm) else {}),  # otherwise the step was skipped
+            **means,
+            "skipped_updates": skipped,
+            "samples_per_second": round(rate, 2),
+            "data_wait_fraction": round(waiting, 4),
+            **({} if memory is None else {"memory_mib": memory}),
+        }
+        self._record.event("training", values)
+        self._notify("report", number, values)
+        hint = self._data_wait.update(waiting, seconds)
+        if hint is not None:
+            self._record.log_and_print(hint)
+        self._fields = build_fields(values, means, self._task.sample_name)
+        self._show()
+        return (
+            f"{format_values(means)} gradient norm {norm:.3g} lr {update.learning_rate:.2e} {rate:.0f} "
+            f"{self._task.sample_name}/s data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}"
+            f"{self._remaining.text()}"
+        )
+
+    def _show(self) -> None:
+        """Show the time left and the last report, if any, in the progress bar."""
+        if self._fields:
+            epoch_left = format_duration(self._remaining.estimate_seconds(self._bar.left))
+            self._bar.note(f"{epoch_left} left, run {self._remaining.text()}")
+            self._bar.show(self._fields)
+
+    # ---- checkpoints and evaluations -------------------------------------------------------------------------
+
+    def paused(self, what: str) -> None:
+        """Stop counting training time."""
+        self._remaining.pause()
+        self._heartbeat.at(what)
+
+    def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
+        """Log and record the evaluation with its intervals."""
+        self._remaining.count_evaluation()
+        name, _ = self._task.best_metric
+        facts = {"epoch": epoch, **self._evaluation.build_event(values)}
+        self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
+        self._evaluation.table = None  # 20 MB for COCO's val images
+        self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
+        update = epoch * self._updates_per_epoch
+        self._notify("evaluated", update, epoch, {**values, **get_interval_ends(facts)})
+        self._record.log_and_print(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
+
+    def resumed(self) -> None:
+        """Count training time again."""
+        self._remaining.resume()
+
+
+class EarlyStopping(Callback):
+    """Ends the training after TRAIN.PATIENCE evaluations without an improvement by more than TRAIN.MIN_IMPROVEMENT.
+
+    Every rank has one. Checkpoints hold no state of it: a resumed run reads the earlier evaluations from the record of
+    the run that it continues.
+
+    Args:
+        train: the section TRAIN of the configuration.
+        metric: name of the value that counts, and whether larger ones are better.
+        start: the position that the run starts from, and the best evaluation before it.
+        evaluation: the evaluator; its intervals show which improvements may be chance.
+        record: receives log lines and the event of an early end.
+        last_epoch: the epoch that the run ends with otherwise.
+    """
+
+    on_every_rank = True
+
+    def __init__(
+        self,
+        train: TrainSection,
+        metric: tuple[str, bool],
+        start: ResumeState,
+        evaluation: Evaluator,
+        record: RunRecord,
+        last_epoch: int,
+    ) -> None:
+        self._patience, self._least, self._num_epochs = train.PATIENCE, train.MIN_IMPROVEMENT, train.NUM_EPOCHS
+        self._name, self._more_is_better = metric
+        self._evaluation, self._record, self._last_epoch = evaluation, record, last_epoch
+        self._epoch, self._value = 0, float("nan")  # epoch and value of the last improvement
+        self._waited = 0  # evaluations since the last improvement
+        self._has_logged_chance = False
+        for epoch, value in self._earlier(start):
+            self._count(epoch, value)
+        self._decide(start.position["epoch"])
+
+    def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
+        """Count this evaluation, and end the training if it is one too many without an improvement."""
+        before, gain, waited = self._epoch, self._gain(values[self._name]), self._waited
+        if self._count(epoch, values[self._name]) and before:
+            self._log_chance(before, gain, waited, self._evaluation.intervals.get(self._name))
+        self._decide(epoch)
+        if self.ends_training and epoch < self._last_epoch:
+            self._record.event("ended_early", {"epoch": epoch, "improved": self._epoch})
+            self._record.log_and_print(self.ends_training)
+
+    def _gain(self, value: float) -> float:
+        """Return how much better a value is than the last improvement; NaN if there is none yet."""
+        return value - self._value if self._more_is_better else self._value - value
+
+    def _count(self, epoch: int, value: float) -> bool:
+        """Count an evaluation and return whether it is an improvement."""
+        is_improvement = not self._epoch or self._gain(value) > self._least
+        if is_improvement:
+            self._epoch, self._value, self._waited = epoch, value, 0
+        else:
+            self._waited += 1
+        return is_improvement
+
+    def _decide(self, epoch: int) -> None:
+        self.ends_training = ""
+        if self._waited >= self._patience:
+            by = f" by more than {self._least:g}" if self._least else ""
+            self.ends_training = (
+                f"ended early after epoch {epoch} of {self._num_epochs}: {self._name} has not "
+                f"improved{by} in {self._waited} evaluation(s) since epoch {self._epoch} (TRAIN.PATIENCE); "
+                "-resume=auto with a larger one, or 0, continues"
+            )
+
+    def _log_chance(self, before: int, gain: float, waited: int, interval: ConfidenceInterval | None) -> None:
+        """Log that an improvement is within the interval of the previous value, which chance alone explains.
+
+        It is logged the first time, and each time such an improvement resets the count.
+        """
+        if interval is None or (self._has_logged_chance and not waited):
+            return
+        old = self._value - gain if self._more_is_better else self._value + gain
+        if interval.low <= old <= interval.high:
+            self._has_logged_chance = True
+            change = f"{self._value - old:+.3g} since epoch {before}"
+            ends = f"[{interval.low:.4g}, {interval.high:.4g}]"
+            self._record.log_and_print(f"note: {self._name} {change} is within the interval {ends}: may be chance")
+
+    def _earlier(self, start: ResumeState) -> list[tuple[int, float]]:
+        """Return epoch and value of each evaluation before the position that this run resumes from.
+
+        The best one comes from the checkpoint itself, because the record may be lost, start later or be in another
+        folder.
+        """
+        evaluations = []
+        if start.directory is not None and is_main():
+            last = start.position["epoch"] - start.evaluation_due
+            for event in recorded_events(start.directory.resolve().parents[1]):
+                epoch, value = event.get("epoch"), event.get(self._name)
+                counts = event["kind"] == "evaluation" and "superseded" not in event
+                if counts and isinstance(epoch, int) and epoch <= last and isinstance(value, float | int):
+                    evaluations.append((epoch, value))
+        evaluations = broadcast_object(evaluations)
+        best = start.best
+        best_evaluation = {best["epoch"]: best["value"]} if best and best["name"] == self._name else {}
+        return sorted({**best_evaluation, **dict(evaluations)}.items())
+
+
+def require_finite(values: dict[str, float], when: str) -> None:
+    """Check the values of a report or an evaluation. They must be equal on every rank.
+
+    Raises:
+        UserError: a value is NaN or infinite: training has diverged.
+    """
+    bad = [name for name, value in values.items() if not math.isfinite(value)]
+    if bad:
+        raise UserError(
+            f"'{bad[0]}' is {values[bad[0]]} {when}: training has diverged; lower TRAIN.BASE_LR, set "
+            "TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
+        )
+
+
+def format_values(values: dict[str, float]) -> str:
+    """Format values by name in one line, such as "loss 1.2345 top-1 45.67"."""
+    return " ".join(
+        f"{name} {value:.4f}" if abs(value) < 10 else f"{name} {value:.2f}" for name, value in values.items()
+    )

@@ -117,8 +117,8 @@ def our_detection(name: str, variant: str, model: Any, images: Any) -> Callable[
     import paddle
 
     from paddlevit_dist.engine.step import compute_loss
+    from paddlevit_dist.images.detection.denoising import DenoisingQueries
     from paddlevit_dist.images.detection.detector import DetectionTargets
-    from paddlevit_dist.images.detection.rtdetr.denoising import DenoisingQueries
 
     criterion, generator = type(model).criterion(variant, CLASSES), np.random.default_rng(2)
     shares, labels = get_objects(name)

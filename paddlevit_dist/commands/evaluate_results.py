@@ -35,8 +35,8 @@ def run_classes(words: list[str]) -> None:
     if not takes_data(options):
         print_scores(score(options.results, options.truth, options.logits), options)
         return
+    from ..images.classification.opening import open_images
     from ..images.classification.result_tables import ClassGroundTruth
-    from ..images.data.held_out import open_images
 
     with data_set(options, "classification") as (values, cache, origin):
         dataset, _ = open_images(values, origin.split, cache)

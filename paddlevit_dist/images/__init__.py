@@ -3,7 +3,7 @@
 - ``classification``, ``detection``, ``segmentation``: the tasks
 - ``data``: datasets; ``transforms``: image transforms; ``models``: networks; ``settings``: keys that the tasks share
 - ``prepare``: the command ``prepare images``
-- ``run_lengths``: masks in the formats of COCO's files
+- ``run_lengths``: masks in the formats of COCO's files; ``configured_options``: what keys of MODEL set
 """
 
 from ..runtime.lazy_names import lazy_names

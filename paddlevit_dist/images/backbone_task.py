@@ -17,10 +17,10 @@ from ..tasks.figures import Color
 from ..tasks.model import as_model
 from ..tasks.prediction import CheckpointMeta, InputSamples
 from ..tasks.task import Task
+from .configured_options import configured_options
 from .data.inspection import SplitInspection
 from .data.quarantine import ReplacementReader, merge_quarantine
 from .data.reading import ReadConfig
-from .models.options import configured_options
 from .settings import ObjectSettings
 from .transforms.on_device import PixelNormalizer
 

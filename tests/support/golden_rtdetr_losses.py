@@ -8,10 +8,10 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.engine.step import compute_loss
+from paddlevit_dist.images.detection.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rtdetr import fine_criterion
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
-from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr

@@ -3,8 +3,8 @@
 import numpy as np
 import paddle
 
+from paddlevit_dist.images.detection.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.detector import DetectionTargets
-from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 
 from .small_detr import CLASSES, QUERIES, make_objects

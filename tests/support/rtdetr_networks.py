@@ -3,8 +3,8 @@
 import numpy as np
 import paddle
 
+from paddlevit_dist.images.detection.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.detector import DetectionTargets
-from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.models import create_model
 
 from .small_detr import default_dtype, make_objects

@@ -29,7 +29,7 @@ from ...tasks.prediction import InputSamples
 from ...tasks.sample_checks import require_finite, require_label
 from ...tasks.task import ExportParts, LossTerm, StepPosition
 from .. import expected_input
-from ..data.held_out import open_images
+from ..configured_options import configured_options
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
 from ..data.inputs import open_image_inputs
@@ -37,7 +37,6 @@ from ..data.inspection import SplitInspection
 from ..data.parts import PartReader
 from ..data.quarantine import ReplacementReader, merge_quarantine
 from ..data.reading import ReadConfig, check_labels
-from ..models.options import configured_options
 from ..transforms.crops import GlyphTransform, TrainingTransform
 from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
 from ..transforms.on_device import (
@@ -53,6 +52,7 @@ from .class_balance import compute_class_weights, format_imbalance, weighted_cro
 from .distillation import build_teacher, distillation_loss
 from .export import export_parts
 from .figures import report_figures, roll_out
+from .opening import open_images
 from .prediction import ImageClassWriter
 from .samples import ClassificationInput, ClassificationSamples, evaluation_transform, find_dataset_class
 from .settings import ClassificationSettings

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import paddle
@@ -14,10 +14,8 @@ from ...runtime.transfers import to_device
 from ...tasks.model import Model
 from ...tasks.task import LossTerm, StepPosition
 from ..models.layers import Linear
+from .denoising import ContrastiveNoise, DenoisingQueries
 from .detections import DetectedObjects
-
-if TYPE_CHECKING:
-    from .rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 
 Outputs = dict[str, paddle.Tensor]
 _NORMALIZERS = ("global", "reference")
@@ -68,7 +66,7 @@ class DetectionTargets(NamedTuple):
     sizes: paddle.Tensor
     box_counts: np.ndarray | None = None
     masks: paddle.Tensor | None = None
-    denoising: "DenoisingQueries | None" = None
+    denoising: DenoisingQueries | None = None
 
 
 class TopDetections(NamedTuple):
@@ -111,7 +109,7 @@ class DetectionCriterion:
     #: whether ``terms`` exchanges sums between ranks, which must then call it together
     communicates: bool = False
     #: generator of the denoising queries of a batch; None: no denoising
-    noise: "ContrastiveNoise | None" = None
+    noise: ContrastiveNoise | None = None
 
     def __init__(self, normalizer: str) -> None:
         """Divide losses by counts of all devices ("global"), or as the model's authors do ("reference").

@@ -35,6 +35,7 @@ from .data.samples import (
     passes,
 )
 from .data.transforms import batch_side, build_evaluation_transform, export_size
+from .denoising import DenoisingQueries
 from .detections import DetectedObjects, SpeedMeter
 from .detector import (
     COCO_CATEGORIES,
@@ -46,7 +47,6 @@ from .detector import (
     zero_padding,
 )
 from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits
-from .rtdetr.denoising import DenoisingQueries
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 
 

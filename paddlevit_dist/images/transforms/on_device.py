@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol
 
 import numpy as np
 import paddle
@@ -17,9 +17,6 @@ import paddle.nn.functional as F
 
 from ...runtime import autocast
 from ...runtime.transfers import constant, to_device
-
-if TYPE_CHECKING:
-    from ..classification.settings import ClassificationTrainSection
 
 
 class PixelNormalizer:
@@ -269,7 +266,18 @@ def _mirror(mix: MixParameters, batch: int) -> MixParameters:
     return MixParameters(share, weight, np.concatenate([mix.boxes, nothing, mix.boxes[::-1]]))
 
 
-def build_mixing(train: "ClassificationTrainSection") -> BatchMixing | None:
+class MixingKeys(Protocol):
+    """Keys of TRAIN that choose mixup and cutmix, see ``ClassificationTrainSection``."""
+
+    MIXUP_ALPHA: float
+    CUTMIX_ALPHA: float
+    CUTMIX_MINMAX: tuple[float, float] | None
+    MIXUP_PROB: float
+    MIXUP_SWITCH_PROB: float
+    MIXUP_MODE: Literal["batch", "pair", "elem"]
+
+
+def build_mixing(train: MixingKeys) -> BatchMixing | None:
     """Build the mixing from the keys of TRAIN; None if it is off."""
     minmax = None if train.CUTMIX_MINMAX is None else tuple(train.CUTMIX_MINMAX)
     if not train.MIXUP_PROB or not (train.MIXUP_ALPHA or train.CUTMIX_ALPHA or minmax):

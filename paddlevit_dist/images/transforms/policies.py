@@ -8,16 +8,13 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from ...runtime.errors import UserError
 from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, AnyImage, Fill, change
 from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
-
-if TYPE_CHECKING:
-    from ..classification.settings import ClassificationTrainSection
 
 Augmentation = Callable[[AnyImage, np.random.Generator], AnyImage]
 
@@ -177,7 +174,20 @@ class TransformChain:
         return image
 
 
-def build_augmentation(train: "ClassificationTrainSection", mean: Sequence[float]) -> Augmentation | None:
+class AugmentationKeys(Protocol):
+    """Keys of TRAIN that choose the augmentation, see ``ClassificationTrainSection``."""
+
+    RAND_AUGMENT: bool | str
+    RAND_AUGMENT_LAYERS: int
+    RAND_AUGMENT_MAGNITUDE: int
+    AUTO_AUGMENT: bool | str
+    COLOR_JITTER: float
+    GRAYSCALE_PROB: float
+    GAUSSIAN_BLUR_PROB: float
+    SOLARIZE_PROB: float
+
+
+def build_augmentation(train: AugmentationKeys, mean: Sequence[float]) -> Augmentation | None:
     """Build the augmentation from the keys of TRAIN; None if all are off.
 
     The first of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER that is on is used, as in PaddleViT; color jitter also

@@ -15,7 +15,7 @@ from ...data.held_out import DatasetPart, make_row_method, write_rows
 from ...data.image_samples import ImageSamples, open_dataset
 from ...data.inspection import SplitInspection
 from ...run_lengths import decode
-from ..rtdetr.denoising import ContrastiveNoise, DrawnNoise
+from ..denoising import ContrastiveNoise, DrawnNoise
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, DetectionDataSection, DetectionSettings
 from .detection_dataset import DetectionDataset, ImageAnnotations
 from .transforms import DetectionView, Size, build_evaluation_transform, build_training_transform, whole_view

@@ -1,7 +1,7 @@
 """Results that name their images and categories; their ids then need not match the annotations."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -11,10 +11,31 @@ from ...data.data_warnings import count
 from ..coco_files import Id, as_id, elements
 from ..matched_names import match_categories, match_files, require_categories, require_images
 
-if TYPE_CHECKING:
-    from .scored_files import AnnotationFile
-
 NameAndId = tuple[str, int | float | str]  # name and id in a result
+
+
+class NamedAnnotations(Protocol):
+    """Ids and names of annotations, see ``scored_files.AnnotationFile``."""
+
+    @property
+    def path(self) -> str:
+        """Path of the file."""
+
+    @property
+    def image_ids(self) -> list[Id]:
+        """Ids of the images."""
+
+    @property
+    def category_ids(self) -> list[Id]:
+        """Ids of the categories."""
+
+    @property
+    def file_names(self) -> Sequence[str]:
+        """File names of the images; "" where the file does not give them."""
+
+    @property
+    def original_names(self) -> Sequence[str]:
+        """Names of the categories; "" where there is none."""
 
 
 class NamedPositions(NamedTuple):
@@ -74,7 +95,7 @@ class _NamedResult(msgspec.Struct, gc=False):
     category_name: Any = None
 
 
-def match_names(path: str, annotations: "AnnotationFile") -> NamedPositions:
+def match_names(path: str, annotations: NamedAnnotations) -> NamedPositions:
     """Match the names in a file of results with the names in the annotations.
 
     The first result decides whether all have a ``file_name``, and a ``category_name``; without names, ids decide.
@@ -142,7 +163,7 @@ def require_same_names(path: str, number: int, present_names: Sequence[str], fir
 
 
 def _match_images(
-    path: str, images: Sequence[NameAndId], annotations: "AnnotationFile"
+    path: str, images: Sequence[NameAndId], annotations: NamedAnnotations
 ) -> tuple[dict[NameAndId, int], str]:
     """Return the position of each image, and a message on the matches."""
     file_names = annotations.file_names
@@ -156,7 +177,7 @@ def _match_images(
 
 
 def _match_labels(
-    path: str, categories: Sequence[NameAndId], annotations: "AnnotationFile"
+    path: str, categories: Sequence[NameAndId], annotations: NamedAnnotations
 ) -> tuple[dict[NameAndId, int], str]:
     """Return the label of each category, -1 if the annotations lack it, and a message on the matches."""
     known_names = annotations.original_names

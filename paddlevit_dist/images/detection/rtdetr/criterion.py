@@ -14,9 +14,9 @@ from paddle.nn import functional as F
 from ....runtime.transfers import to_device
 from ....tasks.task import LossTerm
 from ..boxes import center_to_corners, generalized_paired_iou, paired_iou, to_relative
+from ..denoising import PREFIX, ContrastiveNoise
 from ..detector import DetectionTargets, Outputs, single_or_double
 from ..detr.criterion import QueryMatches, SetCriterion
-from .denoising import PREFIX, ContrastiveNoise
 
 AUXILIARY, DENOISING = "_auxiliary", "_denoising"
 _GAMMA, _MATCHING_ALPHA, _EPSILON = 2.0, 0.25, 1e-8  # of the focal cost

@@ -13,6 +13,7 @@ from ....distributed import all_reduce_sum, host_barrier, world_size
 from ....runtime.transfers import is_on_gpu, to_device_together
 from ....tasks.task import LossTerm
 from ..boxes import center_to_corners, paired_iou
+from ..denoising import PREFIX
 from ..detector import DetectionTargets, Outputs, single_or_double
 from ..detr.criterion import QueryMatches
 from .criterion import (
@@ -26,7 +27,6 @@ from .criterion import (
     box_sums,
     stack_heads,
 )
-from .denoising import PREFIX
 from .distributions import DistanceBins, bin_entropy, softened_divergence
 
 

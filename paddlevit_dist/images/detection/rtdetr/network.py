@@ -16,6 +16,7 @@ from ....runtime.errors import UserError
 from ....runtime.transfers import constant
 from ....tasks.model import ClassLayout
 from ...models.layers import Conv2D, LayerNorm
+from ..denoising import PREFIX, ContrastiveNoise
 from ..detector import (
     DetectionTargets,
     Outputs,
@@ -32,7 +33,6 @@ from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
 from .decoder import FineDecoder, RtDetrDecoder, SamplingPoints, build_classifier
-from .denoising import PREFIX, ContrastiveNoise
 from .distributions import DistanceBins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from support.runs import write_single_folder
 
+from paddlevit_dist.images.classification.opening import open_images
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.held_out import choose_held_out, hold_out, open_images
+from paddlevit_dist.images.data.held_out import choose_held_out, hold_out
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.logging.record import cache_folder

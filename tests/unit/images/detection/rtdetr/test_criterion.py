@@ -13,8 +13,8 @@ from paddlevit_dist.data.loader import sample_generator
 from paddlevit_dist.data.sampler import SampleKey
 from paddlevit_dist.engine.step import compute_loss
 from paddlevit_dist.images.detection.boxes import to_relative
+from paddlevit_dist.images.detection.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
-from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion, unite_matchings
 

@@ -9,7 +9,7 @@ import pytest
 from support.paddlevit_clone import PASSED, write_family
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.images.models.options import configured_options
+from paddlevit_dist.images.configured_options import configured_options
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load

@@ -1,12 +1,10 @@
 """The dimensions of an image model that keys of MODEL set, under the model's own names."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...models import model_options
-from ...runtime.errors import UserError
-
-if TYPE_CHECKING:
-    from ..settings import ImageModelSection
+from ..models import model_options
+from ..runtime.errors import UserError
+from .settings import ImageModelSection
 
 # Keys of MODEL with the option that they are; the first that the model has.
 _DIMENSIONS = {
@@ -28,7 +26,7 @@ _DIMENSIONS = {
 _RATES = {"DROPOUT": "dropout", "ATTENTION_DROPOUT": "attention_dropout", "DROPPATH": "drop_path"}
 
 
-def configured_options(model: "ImageModelSection") -> tuple[dict[str, Any], list[str]]:
+def configured_options(model: ImageModelSection) -> tuple[dict[str, Any], list[str]]:
     """Collect options for ``create_model`` from the section MODEL.
 
     Returns:

@@ -3,7 +3,7 @@
 import pytest
 
 from paddlevit_dist import settings
-from paddlevit_dist.images.models.options import configured_options
+from paddlevit_dist.images.configured_options import configured_options
 
 # What PaddleViT's files say for these models.
 PUBLISHED = {

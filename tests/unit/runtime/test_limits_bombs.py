@@ -137,7 +137,7 @@ def test_numpys_archive_announces_no_more_than_it_can_hold(tmp_path, little_memo
                 archive.writestr(entry, content)
     assert "its affine.npy has 16,777,216 bytes" in told(read_volume, tmp_path / "affine.npz")
     assert "more than 64 bytes can hold" in told(read_volume, tmp_path / "shape.npz")
-    assert "is not as numpy.savez writes it" in told(read_volume, tmp_path / "names.npz")
+    assert "was not written by numpy.savez" in told(read_volume, tmp_path / "names.npz")
 
 
 def test_too_many_voxels_name_the_key(tmp_path):
@@ -163,7 +163,7 @@ def test_a_pipe_in_place_of_voxels_is_not_waited_for(tmp_path):
     header = write_volume(tmp_path / "case.mhd", SMALL)
     (tmp_path / "case.raw").unlink()
     os.mkfifo(tmp_path / "case.raw")
-    assert f"its voxels are in {tmp_path / 'case.raw'}, which is no file" in told(read_header, header)
+    assert f"the header names the voxel file {tmp_path / 'case.raw'}, which does not exist" in told(read_header, header)
     os.mkfifo(write_series(tmp_path / "series", SMALL, np.eye(4)) / "999.dcm")
     assert read_volume(tmp_path / "series")[0].shape == SMALL.shape
 

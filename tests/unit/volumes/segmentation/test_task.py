@@ -16,7 +16,7 @@ from paddlevit_dist.volumes.segmentation.dataset import IGNORED
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics, surface_distances
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
 from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples, VolumeRecord, collate, split_batch
-from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, on_grid
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, resample_maps
 from paddlevit_dist.volumes.sliding_window import line_weights, mirror_model
 from paddlevit_dist.volumes.store import DecodedVolume
 from paddlevit_dist.volumes.unet3d import UNet3D
@@ -116,7 +116,7 @@ def test_mirror_images_are_turned_back_before_the_mean():
 
 def test_maps_come_to_the_stored_grid_as_numpy_interpolates():
     maps = np.random.default_rng(0).standard_normal((2, 4, 5, 3)).astype("float32")
-    found = on_grid(paddle.to_tensor(maps), (7, 5, 2), np.array([0.5, 1.0, 2.0])).numpy()
+    found = resample_maps(paddle.to_tensor(maps), (7, 5, 2), np.array([0.5, 1.0, 2.0])).numpy()
     for label in range(2):
         for row in range(5):
             for column, place in enumerate((0, 2)):

@@ -158,7 +158,7 @@ def _score(annotations: Any, table: Any, origin: ResultSource, kind: str, limits
     """Collect what intervals and ``compare`` need of the matches."""
     from ..images.detection.evaluation.resampling import DetectionCurves
 
-    curves = functools.cache(lambda: DetectionCurves.of(table, limits))
+    curves = functools.cache(lambda: DetectionCurves.from_table(table, limits))
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
         return dict(zip(curves().names(), curves().scores(weights)[0].T))
@@ -189,7 +189,7 @@ def _rules(options: Namespace) -> str:
 
 def _crowded(table: Any, limits: Sequence[int]) -> list[str]:
     """Say how many images have more annotations of a category than detections of it count."""
-    from ..images.data.odd_data import count
+    from ..images.data.data_warnings import count
 
     crowded = table.annotated[table.annotated[:, 2] > limits[-1]]
     if not len(crowded):

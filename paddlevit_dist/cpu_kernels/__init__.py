@@ -26,7 +26,7 @@ from ..extension import Extension
 if TYPE_CHECKING:
     import paddle
 
-    from ..engine.fused_optimizers import Found, UpdateRule
+    from ..engine.fused_optimizers import MakerOrProblem, UpdateRule
     from ..engine.multi_tensor import GradientList, MovingAverages
     from ..images.transforms.crops import TrainingTransform
 
@@ -54,7 +54,7 @@ class CpuKernelsExtension(Extension):
 
         return averages(flat, sizes)
 
-    def optimizer_step(self, rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> Found | None:
+    def optimizer_step(self, rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> MakerOrProblem | None:
         """Return a compiled optimizer step; None if it is not worthwhile."""
         from .updates import optimizer_step
 
@@ -76,3 +76,5 @@ class CpuKernelsExtension(Extension):
 
 
 EXTENSION = CpuKernelsExtension()
+
+__all__ = ["EXTENSION"]

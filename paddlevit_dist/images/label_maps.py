@@ -1,4 +1,4 @@
-"""Scores of somebody else's label maps: images whose pixels are numbers of classes. Needs no Paddle."""
+"""Scores of label maps from other programs: images whose pixels are class numbers. Needs no Paddle."""
 
 import os
 from typing import NamedTuple
@@ -11,22 +11,23 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_names import SampleNames
 from ..tasks.score_report import ScoreReport
-from .data.inspection import in_threads
+from .data.inspection import run_in_threads
 from .data.label_pixels import read_label_file
 
-_UNNAMED = 256  # classes, where nobody says how many there are
+_UNNAMED = 256  # classes, if their number is not given
 
-_END = ".png"  # of the names of both, whatever their files end with
+_END = ".png"  # suffix of sample names, independent of the files' suffixes
 
 
 class LabelMapRules(NamedTuple):
     """How label maps are read and compared.
 
     Attributes:
-        classes: their names; None: those that occur, called by their numbers.
-        ignored: number of the pixels in the truth that count in nothing; None: all count.
-        reduce_zero_label: 0 in the truth is ignored, and k is class k - 1, as in ADE20K's files.
-        truth_suffix, result_suffix: what names of files end with.
+        classes: their names; None: the classes that occur, named by their numbers.
+        ignored: ground-truth value of pixels that are not counted; None: all pixels count.
+        reduce_zero_label: 0 in the ground truth is ignored, and k is class k - 1, as in ADE20K's files.
+        truth_suffix: suffix of the ground truth's file names.
+        result_suffix: suffix of the results' file names.
     """
 
     classes: list[str] | None = None
@@ -39,41 +40,53 @@ class LabelMapRules(NamedTuple):
 def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     """Compare the label maps of two folders.
 
+    Args:
+        truth: folder of the ground truth.
+        results: folder of the predicted label maps.
+        rules: how they are read and compared.
+
     Raises:
-        UserError: a file cannot be read, is no label map, or has no counterpart of its size.
+        UserError: a file cannot be read, is not a label map, or has no counterpart of its size.
     """
-    true_files, files = _maps_in(truth, rules.truth_suffix), _maps_in(results, rules.result_suffix)
-    pairs, left_over = _pair(truth, true_files, results, files)
-    number = _UNNAMED if rules.classes is None else len(rules.classes)
+    true_files, files = _list_maps(truth, rules.truth_suffix), _list_maps(results, rules.result_suffix)
+    pairs, left_over = _pair_maps(truth, true_files, results, files)
+    num_classes = _UNNAMED if rules.classes is None else len(rules.classes)
 
     def compare(paths: list[tuple[str, str]], index: int) -> tuple[np.ndarray, int, int]:
-        return _compare(*paths[index], rules, number)
+        return _compare_maps(*paths[index], rules, num_classes)
 
-    found = list(in_threads(compare, pairs, range(len(pairs)), "comparing", len(pairs), np.inf))
-    statistics, boundaries = np.moveaxis(np.stack([one for one, *_ in found]), 1, 0)  # (images, 3, classes) each
-    ignored, outside = (sum(one[place] for one in found) for place in (1, 2))
+    compared = list(run_in_threads(compare, pairs, range(len(pairs)), "comparing", len(pairs), np.inf))
+    statistics, boundaries = np.moveaxis(
+        np.stack([result for result, *_ in compared]), 1, 0
+    )  # (images, 3, classes) each
+    ignored, outside = (sum(result[place] for result in compared) for place in (1, 2))
     if not statistics[:, 1].any():
-        raise UserError(f"{truth}: all pixels are {rules.ignored}, which is ignored: there is nothing to compare with")
+        raise UserError(f"{truth}: all pixels are {rules.ignored}, which is ignored: there is nothing to compare")
     occurring = np.flatnonzero(statistics.any(axis=(0, 1)))
     classes = rules.classes
-    notices = [f"{results}: {left_over:,} maps of no image in {truth}: left out"] if left_over else []
+    notices = [f"{results}: {left_over:,} maps without an image in {truth}: skipped"] if left_over else []
     if classes is None:
-        unknown = [number for number in occurring.tolist() if not statistics[:, 1, number].any()]
+        unknown = [num_classes for num_classes in occurring.tolist() if not statistics[:, 1, num_classes].any()]
         if unknown:
-            said = f"{shorten(', '.join(map(str, unknown)), 60)}, which {truth} never has"
-            notices.append(f"{results}: pixels of class {said}: wrong, and each is one more class of the mean")
+            shown = f"{shorten(', '.join(map(str, unknown)), 60)}, which {truth} never has"
+            notices.append(f"{results}: pixels of class {shown}: counted as wrong, each as one more class of the mean")
         classes = list(map(str, occurring.tolist()))
         statistics, boundaries = statistics[:, :, occurring], boundaries[:, :, occurring]
     if outside:
-        notices.append(f"{results}: {outside:,} pixels of no class where the truth has one: wrong")
+        notices.append(
+            f"{results}: {outside:,} pixels without a class where the ground truth has one: counted as wrong"
+        )
     if ignored and (statistics[:, 1].sum(axis=0) > 0).sum() == 1:
         notices.append(
-            f"{truth}: one class beside {rules.ignored}, which is ignored; -ignore=none if it is a class, too"
+            f"{truth}: only one class in addition to {rules.ignored}, which is ignored; "
+            "add -ignore=none if it is a class, too"
         )
-    without = f"; {ignored:,} are ignored, where the truth is {rules.ignored}" if rules.ignored is not None else ""
-    shift = "; 0 in the truth is ignored as well, and k is class k - 1" if rules.reduce_zero_label else ""
+    without = (
+        f"; {ignored:,} are ignored, where the ground truth is {rules.ignored}" if rules.ignored is not None else ""
+    )
+    shift = "; 0 in the ground truth is ignored as well, and k is class k - 1" if rules.reduce_zero_label else ""
     return ScoreReport(
-        counted=f"{len(pairs):,} images of {len(classes):,} classes: {results}, truth of {truth}",
+        counted=f"{len(pairs):,} images of {len(classes):,} classes: {results}, ground truth: {truth}",
         names=list(true_files),
         sample="image",
         recompute=confusion_scores(statistics, classes, boundaries=boundaries),
@@ -81,9 +94,9 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
         of_class=("IoU {}", 4),
         classes=classes,
         protocol=[
-            f"IoU: of the pixels of all images together{without}{shift}",
-            f"mIoU: mean over the classes that occur in truth or results, {len(occurring):,} of {len(classes):,}",
-            "boundary IoU: of the pixels of each class that are within 2 % of the image's diagonal of its boundary",
+            f"IoU: over the pixels of all images together{without}{shift}",
+            f"mIoU: mean over the classes in ground truth or results, {len(occurring):,} of {len(classes):,}",
+            "boundary IoU: over the pixels of each class within 2 % of the image's diagonal of its boundary",
         ],
         notices=notices,
         task="masks",
@@ -92,80 +105,83 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     )
 
 
-def _maps_in(folder: str, suffix: str) -> dict[str, str]:
-    """The files below a folder whose names end so: name relative to it, with the end of all -> path."""
+def _list_maps(folder: str, suffix: str) -> dict[str, str]:
+    """List the files below a folder that end with ``suffix``: relative name, with the suffix ``_END``, -> path."""
     if not os.path.isdir(folder):
-        raise UserError(f"{folder} is not a folder; expected one with a label map for each image")
-    found = {}
+        raise UserError(f"{folder} is not a folder; expected a folder with one label map per image")
+    paths = {}
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             if name.endswith(suffix) and not name.startswith("."):
                 path = os.path.join(place, name)
-                found[os.path.relpath(path, folder)[: -len(suffix)] + _END] = path
-    if not found:
-        raise UserError(f"{folder} has no file that ends with {suffix}; -truth_suffix and -result_suffix name the ends")
-    return found
+                paths[os.path.relpath(path, folder)[: -len(suffix)] + _END] = path
+    if not paths:
+        raise UserError(f"{folder} has no file that ends with {suffix}; set -truth_suffix and -result_suffix")
+    return paths
 
 
-def _pair(
+def _pair_maps(
     truth: str, true_files: dict[str, str], results: str, files: dict[str, str]
 ) -> tuple[list[tuple[str, str]], int]:
-    """The path of each image's truth and of its result, and how many results are of no image."""
+    """Pair the paths of each image's ground truth and result; also return the number of results without an image."""
     finder = SampleNames(list(files), results, "map")
-    pairs, of = [], dict[int, str]()  # the image that each result is of
+    pairs, matches = [], dict[int, str]()  # the image of each result
     for name, path in true_files.items():
-        row = finder.row(name)
+        row = finder.find_row(name)
         if row is None:
-            missing = [other for other in true_files if finder.row(other) is None]
-            said = f"{len(missing):,} of {len(true_files):,} label maps of {truth} have no counterpart"
-            raise UserError(f"{results}: {said}, as {missing[0]}; it has {next(iter(files))}, for example")
-        if row in of:
-            said = f"{finder.names[row]} would be of {of[row]} and of {name} of {truth}"
-            raise UserError(f"{results}: {said}: give results the folders that the truth has")
-        of[row] = name
+            missing = [other for other in true_files if finder.find_row(other) is None]
+            count = f"{len(missing):,} of {len(true_files):,} label maps of {truth} have no counterpart"
+            raise UserError(f"{results}: {count}, such as {missing[0]}; it has {next(iter(files))}, for example")
+        if row in matches:
+            clash = f"{finder.names[row]} matches {matches[row]} and {name} of {truth}"
+            raise UserError(f"{results}: {clash}: give the results the same folders as the ground truth")
+        matches[row] = name
         pairs.append((path, files[finder.names[row]]))
     return pairs, len(files) - len(pairs)
 
 
-def _compare(truth: str, result: str, rules: LabelMapRules, number: int) -> tuple[np.ndarray, int, int]:
-    """Statistics of one image and of its boundaries, int64 (2, 3, classes), as ``confusion_scores`` takes them;
-    pixels that are ignored; and those that have a class, for which the result has none."""
-    true, found = _read(truth), _read(result)
-    if true.shape != found.shape:
-        sizes = [f"{width} x {height}" for height, width in (found.shape, true.shape)]
+def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) -> tuple[np.ndarray, int, int]:
+    """Count the pixels of one image for ``confusion_scores``.
+
+    Returns:
+        Statistics of the image and of its boundaries, int64 (2, 3, classes); the number of ignored pixels; and the
+        number of pixels with a class for which the result has none.
+    """
+    labels, predicted = _read(truth), _read(result)
+    if labels.shape != predicted.shape:
+        sizes = [f"{width} x {height}" for height, width in (predicted.shape, labels.shape)]
         raise UserError(f"{result} has {sizes[0]} pixels (width x height), but {truth} has {sizes[1]}")
-    is_ignored = np.zeros(true.shape, bool) if rules.ignored is None else true == rules.ignored
+    is_ignored = np.zeros(labels.shape, bool) if rules.ignored is None else labels == rules.ignored
     if rules.reduce_zero_label:
-        is_ignored |= true == 0
-        true = true - 1
+        is_ignored |= labels == 0
+        labels = labels - 1
     is_known = ~is_ignored
-    is_wrong = is_known & ((true < 0) | (true >= number))
+    is_wrong = is_known & ((labels < 0) | (labels >= number))
     if is_wrong.any():
-        wrong = int(true[is_wrong][0]) + int(rules.reduce_zero_label)
+        wrong = int(labels[is_wrong][0]) + int(rules.reduce_zero_label)
         raise UserError(
-            f"{truth} has pixels of class {wrong}, but classes are 0 to {number - 1}; -classes=FILE names them, "
-            "-ignore=N says which number has none"
+            f"{truth} has pixels of class {wrong}, but classes are 0 to {number - 1}; list them with -classes=FILE, "
+            "or set -ignore=N to the number that is not a class"
         )
-    no_class = -2  # whatever else the result has there
-    is_class = (found >= 0) & (found < number) & (found != (-1 if rules.ignored is None else rules.ignored))
-    found = np.where(is_class, found, no_class)
-    statistics = [true[is_known & (true == found)], true[is_known], found[is_known & is_class]]
+    no_class = -2  # replaces all other values of the result
+    is_class = (predicted >= 0) & (predicted < number) & (predicted != (-1 if rules.ignored is None else rules.ignored))
+    predicted = np.where(is_class, predicted, no_class)
+    statistics = [labels[is_known & (labels == predicted)], labels[is_known], predicted[is_known & is_class]]
     counted = np.stack([np.bincount(values, minlength=number) for values in statistics])
-    tables = np.stack([counted, boundary_statistics(true, found, number, is_known)])
+    tables = np.stack([counted, boundary_statistics(labels, predicted, number, is_known)])
     return tables, int(is_ignored.sum()), int((is_known & ~is_class).sum())
 
 
 def _read(path: str) -> np.ndarray:
-    """The numbers of a label map, int32 (height, width).
+    """Read a label map as class numbers, int32 (height, width).
 
     Raises:
-        UserError: it cannot be read, or has colors in place of numbers.
+        UserError: it cannot be read, or has colors instead of numbers.
     """
     pixels = read_label_file(path)
     if pixels.is_color:
         raise UserError(
-            f"{path} has colors (RGB), expected the number of a class for each pixel: gray with 8 or 16 bits, or a "
-            "palette"
+            f"{path} has colors (RGB), expected a class number for each pixel: gray with 8 or 16 bits, or a palette"
         )
     return pixels.values.astype(np.int32)

@@ -1,8 +1,8 @@
-"""Masks as COCO's files hold them: run lengths, compressed or not, and polygons.
+"""Masks in the formats of COCO's files: run lengths, compressed or not, and polygons.
 
-Pixels are numbered down the columns: column by column, each from the top. A run length counts pixels outside, then
-inside, then outside, and so on. Polygons become the same pixels as with COCO's own tools (pycocotools), which is not
-what the usual rule of pixel centers gives: all files, and all published scores, have these pixels.
+Pixels are numbered column by column, each from the top. Run lengths alternate between pixels outside and inside,
+starting outside. Polygons cover the same pixels as with COCO's own tools (pycocotools). These differ from the usual
+rule of pixel centers, but all files and all published scores use them.
 
 Source: the behavior of ``frPyObjects``, ``merge``, ``encode`` and ``iou`` of pycocotools 2.0.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from ..runtime.compiled import compiled
 
 _FINER = 5  # outlines are drawn in a grid that is finer by this factor
-_FARTHEST = 1e8  # pixels; corners beyond would not fit the integers of COCO's tools
+_FARTHEST = 1e8  # pixels; larger coordinates do not fit the integers of COCO's tools
 _MOST_PIXELS = 2**31 - 1
 
 
@@ -23,7 +23,8 @@ class MaskRuns(NamedTuple):
     """The pixels inside a mask.
 
     Attributes:
-        height, width: of the image.
+        height: of the image.
+        width: of the image.
         starts: int64 (runs,), number of the first pixel of each run, ascending.
         ends: int64 (runs,), one past its last pixel.
     """
@@ -35,11 +36,11 @@ class MaskRuns(NamedTuple):
 
     @property
     def area(self) -> int:
-        """Pixels inside."""
+        """Number of pixels inside."""
         return int((self.ends - self.starts).sum())
 
     def box(self) -> tuple[int, int, int, int]:
-        """x, y, width, height of the smallest box around it; zeros if it is empty."""
+        """Return x, y, width, height of the smallest box around the mask; zeros if it is empty."""
         if not len(self.starts):
             return 0, 0, 0, 0
         first, last = self.starts // self.height, (self.ends - 1) // self.height  # columns
@@ -49,7 +50,7 @@ class MaskRuns(NamedTuple):
         return int(first[0]), top, int(last[-1] - first[0]) + 1, bottom - top + 1
 
     def mask(self) -> np.ndarray:
-        """uint8 (height, width), 1 inside."""
+        """Return the mask as uint8 (height, width), 1 inside."""
         steps = np.zeros(self.height * self.width + 1, np.int8)
         steps[self.starts] = 1
         steps[self.ends] -= 1  # a run may end where the next one starts
@@ -57,44 +58,49 @@ class MaskRuns(NamedTuple):
         return np.ascontiguousarray(flat.reshape(self.width, self.height).T)
 
     def counts(self) -> np.ndarray:
-        """Run lengths, int64 (n,), the first of pixels outside."""
+        """Return the run lengths, int64 (n,), starting with pixels outside."""
         edges = np.stack([self.starts, self.ends], axis=1).reshape(-1)
         total = self.height * self.width
         edges = np.concatenate([[0], edges, [total] if not len(edges) or edges[-1] < total else []]).astype(np.int64)
         return np.diff(edges)
 
     def listed(self) -> dict[str, Any]:
-        """As COCO's JSON has it where it is not compressed."""
+        """Return the uncompressed form of COCO's JSON."""
         return {"size": [int(self.height), int(self.width)], "counts": self.counts().tolist()}
 
     def compress(self) -> dict[str, Any]:
-        """As results hold it: {"size": [height, width], "counts": "..."}."""
+        """Return the compressed form that result files contain: {"size": [height, width], "counts": "..."}."""
         return {"size": [int(self.height), int(self.width)], "counts": self.text().decode("ascii")}
 
     def text(self) -> bytes:
-        """The characters of the compressed form."""
+        """Return the characters of the compressed form."""
         return _compress(self.counts()).tobytes()
 
 
 def encode(mask: np.ndarray) -> dict[str, Any]:
-    """A mask as compressed run lengths.
+    """Encode a mask as compressed run lengths.
 
     Args:
         mask: bool or integers (height, width), not 0 inside.
     """
-    return runs_of_mask(mask).compress()
+    return find_mask_runs(mask).compress()
 
 
 def decode(segmentation: Any, height: int | None = None, width: int | None = None) -> np.ndarray:
-    """A mask, uint8 (height, width), from what ``parse_segmentation`` takes."""
+    """Decode a segmentation that ``parse_segmentation`` accepts to a mask, uint8 (height, width)."""
     return parse_segmentation(segmentation, height, width).mask()
 
 
 def compress_runs(segmentation: Any, height: int | None = None, width: int | None = None) -> bytes:
-    """The compressed run lengths of what ``parse_segmentation`` takes, without drawing what has them already.
+    """Return the compressed run lengths of a segmentation; run lengths that are compressed already are not decoded.
+
+    Args:
+        segmentation: see ``parse_segmentation``.
+        height: of the image.
+        width: of the image.
 
     Raises:
-        ValueError: as ``parse_segmentation``.
+        ValueError: the segmentation is not valid.
     """
     if isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), str):
         text, size = segmentation["counts"].encode("ascii", "replace"), segmentation.get("size")
@@ -105,18 +111,19 @@ def compress_runs(segmentation: Any, height: int | None = None, width: int | Non
 
 
 def compute_area(text: bytes) -> int:
-    """Pixels inside, of compressed run lengths that ``compress_runs`` has returned."""
+    """Count the pixels inside a mask from the compressed run lengths that ``compress_runs`` returns."""
     return int(_decode_lengths([text])[0][1::2].sum())
 
 
 class ManyRuns(NamedTuple):
-    """Masks of one image, one behind the other; the runs of mask i are from ``first[i]`` to before ``first[i + 1]``.
+    """Masks of one image, one after the other; mask i has the runs from ``first[i]`` to before ``first[i + 1]``.
 
     Attributes:
-        starts, ends: int64 (runs,), as in ``MaskRuns``.
+        starts: int64 (runs,), number of the first pixel of each run.
+        ends: int64 (runs,), one past its last pixel.
         first: int64 (masks + 1,).
         areas: int64 (masks,), pixels inside.
-        rows: int64 (masks, 2), first row of the image that a mask reaches, and one past the last.
+        rows: int64 (masks, 2), first image row of a mask, and one past the last.
     """
 
     starts: np.ndarray
@@ -126,8 +133,8 @@ class ManyRuns(NamedTuple):
     rows: np.ndarray
 
     @classmethod
-    def of(cls, texts: Sequence[bytes], height: int) -> "ManyRuns":
-        """The masks of compressed run lengths that ``compress_runs`` has returned."""
+    def decode(cls, texts: Sequence[bytes], height: int) -> "ManyRuns":
+        """Decode the compressed run lengths that ``compress_runs`` returns."""
         masks = len(texts)
         lengths, first = _decode_lengths(texts)
         total = np.concatenate([[0], np.cumsum(lengths)])
@@ -136,16 +143,16 @@ class ManyRuns(NamedTuple):
         starts = (total[:-1] - total[first[mask]])[is_run]
         lengths, mask = lengths[is_run], mask[is_run]
         row = starts % height
-        goes_on = row + lengths > height  # in the next column
+        wraps = row + lengths > height  # in the next column
         rows = np.repeat([[height, 0]], masks, axis=0)
-        np.minimum.at(rows[:, 0], mask, np.where(goes_on, 0, row))
-        np.maximum.at(rows[:, 1], mask, np.where(goes_on, height, row + lengths))
+        np.minimum.at(rows[:, 0], mask, np.where(wraps, 0, row))
+        np.maximum.at(rows[:, 1], mask, np.where(wraps, height, row + lengths))
         areas = np.bincount(mask, lengths, masks).astype(np.int64)
         return cls(starts, starts + lengths, np.searchsorted(mask, np.arange(masks + 1)), areas, rows)
 
 
-def runs_of_mask(mask: np.ndarray) -> MaskRuns:
-    """The runs of a mask, bool or integers (height, width)."""
+def find_mask_runs(mask: np.ndarray) -> MaskRuns:
+    """Find the runs of a mask, bool or integers (height, width)."""
     height, width = mask.shape
     flat = np.zeros(height * width + 2, np.int8)
     flat[1:-1] = (np.asarray(mask) != 0).T.reshape(-1)
@@ -154,17 +161,19 @@ def runs_of_mask(mask: np.ndarray) -> MaskRuns:
 
 
 def parse_segmentation(segmentation: Any, height: int | None = None, width: int | None = None) -> MaskRuns:
-    """The pixels that an annotation's or a result's ``segmentation`` stands for.
+    """Return the pixels of an annotation's or a result's ``segmentation``.
 
     Args:
-        segmentation: a list of polygons [x0, y0, x1, y1, ...], of which a pixel is in at least one; or a dictionary of
+        segmentation: a list of polygons [x0, y0, x1, y1, ...], which cover a pixel together; or a dictionary of
             run lengths with "size" [height, width] and "counts", a list or a text.
-        height, width: of the image; polygons need them, and run lengths must agree.
+        height: of the image; required for polygons, and must agree with the size of run lengths.
+        width: of the image, likewise.
+
     Raises:
         ValueError: it is neither; the message continues "its segmentation ...".
     """
     if isinstance(segmentation, dict):
-        return _of_run_lengths(segmentation, height, width)
+        return _parse_run_lengths(segmentation, height, width)
     if not isinstance(segmentation, list):
         raise ValueError("is neither a list of polygons nor run lengths")
     if height is None or width is None:
@@ -172,11 +181,11 @@ def parse_segmentation(segmentation: Any, height: int | None = None, width: int 
     _check_size(height, width)
     if not segmentation:
         raise ValueError("has no polygon")
-    return join([_of_polygon(points, height, width) for points in _outlines(segmentation)], height, width)
+    return join([_fill_polygon(points, height, width) for points in _parse_outlines(segmentation)], height, width)
 
 
 def join(parts: Sequence[MaskRuns], height: int, width: int) -> MaskRuns:
-    """The pixels that are in at least one of the parts."""
+    """Return the pixels that are in at least one of the parts."""
     if len(parts) == 1:
         return parts[0]
     starts = np.concatenate([part.starts for part in parts])
@@ -197,7 +206,7 @@ def _check_size(height: Any, width: Any) -> None:
         raise ValueError(f"belongs to an image of {height} x {width} pixels, which is too large")
 
 
-def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int | None) -> MaskRuns:
+def _parse_run_lengths(segmentation: dict[str, Any], height: int | None, width: int | None) -> MaskRuns:
     size, counts = segmentation.get("size"), segmentation.get("counts")
     if not isinstance(size, (list, tuple)) or len(size) != 2:
         raise ValueError('has no "size" of [height, width]')
@@ -211,18 +220,18 @@ def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int
         if (lengths < 0).any():
             raise ValueError("has run lengths that are not COCO's compressed form")
     elif isinstance(counts, (list, np.ndarray)):
-        lengths = _integers(counts)
+        lengths = _parse_integers(counts)
     else:
         raise ValueError('has no "counts"')
     edges = np.cumsum(lengths)
     if lengths.sum() != size[0] * size[1]:
         raise ValueError(f"has run lengths of {lengths.sum():,} pixels for an image of {size[0]} x {size[1]}")
     starts, ends = edges[:-1:2], edges[1::2]
-    holds = starts < ends
-    return MaskRuns(int(size[0]), int(size[1]), starts[holds], ends[holds])
+    is_not_empty = starts < ends
+    return MaskRuns(int(size[0]), int(size[1]), starts[is_not_empty], ends[is_not_empty])
 
 
-def _integers(counts: Any) -> np.ndarray:
+def _parse_integers(counts: Any) -> np.ndarray:
     try:
         lengths = np.asarray(counts)
     except (ValueError, OverflowError):
@@ -234,8 +243,8 @@ def _integers(counts: Any) -> np.ndarray:
     return lengths.astype(np.int64)
 
 
-def _outlines(polygons: list[Any]) -> list[np.ndarray]:
-    """Corners of each polygon, float64 (corners, 2). Those of one or two corners have no pixels, as in COCO's tools."""
+def _parse_outlines(polygons: list[Any]) -> list[np.ndarray]:
+    """Parse the corners of each polygon, float64 (corners, 2); as in COCO's tools, one or two cover no pixels."""
     outlines = []
     for polygon in polygons:
         try:
@@ -251,18 +260,18 @@ def _outlines(polygons: list[Any]) -> list[np.ndarray]:
 
 
 def outline(box: Sequence[float] | np.ndarray) -> list[list[float]]:
-    """The segmentation of an object that has none: its box, x, y, width, height, as COCO's tools draw it."""
+    """Return the polygon of a box, x, y, width, height, as COCO's tools draw an object without a segmentation."""
     x, y, across, down = (float(value) for value in box)
     return [[x, y, x, y + down, x + across, y + down, x + across, y]]
 
 
-def _of_polygon(corners: np.ndarray, height: int, width: int) -> MaskRuns:
-    """The pixels of one polygon, float64 (corners, 2)."""
-    number = _crossings(corners, height, width, np.empty(0, np.int64))
+def _fill_polygon(corners: np.ndarray, height: int, width: int) -> MaskRuns:
+    """Return the pixels of one polygon, float64 (corners, 2)."""
+    number = _find_crossings(corners, height, width, np.empty(0, np.int64))
     pixels = np.empty(number, np.int64)
-    _crossings(corners, height, width, pixels)
+    _find_crossings(corners, height, width, pixels)
     edges, times = np.unique(pixels, return_counts=True)
-    edges = edges[(times % 2 == 1) & (edges < height * width)]  # an even number of times: neither in nor out
+    edges = edges[(times % 2 == 1) & (edges < height * width)]  # an even number of crossings changes nothing
     ends = edges[1::2]
     if len(edges) % 2:
         ends = np.append(ends, height * width)
@@ -270,9 +279,11 @@ def _of_polygon(corners: np.ndarray, height: int, width: int) -> MaskRuns:
 
 
 @compiled(needs_numba=False, error_model="numpy")
-def _crossings(corners, height, width, pixels):
-    """Where an outline crosses the middle of a column, as numbers of pixels at which it changes between outside and
-    inside; returns how many. Written to ``pixels`` unless that has no room at all."""
+def _find_crossings(corners, height, width, pixels):
+    """Find where an outline crosses the middles of columns: the pixels at which outside and inside change.
+
+    Returns their number, and writes them to ``pixels`` unless that is empty.
+    """
     number = 0
     last_u, last_v = np.int64(0), np.int64(0)
     is_first = True
@@ -310,8 +321,10 @@ def _crossings(corners, height, width, pixels):
 
 @compiled(needs_numba=False)
 def _compress(counts):
-    """The characters of COCO's compressed form, uint8: from the fourth number on differences to the one two before, 5
-    bits a character, low bits first."""
+    """Encode run lengths as the characters of COCO's compressed form, uint8.
+
+    From the fourth number on, differences to the second last number; 5 bits a character, low bits first.
+    """
     text = np.empty(len(counts) * 13, np.uint8)
     length = 0
     for position in range(len(counts)):
@@ -327,14 +340,18 @@ def _compress(counts):
 
 
 def _decode_lengths(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Run lengths of compressed texts, int64 (n,), and where those of each begin, int64 (texts + 1,); (-1,) for the
-    first if one is no such text."""
+    """Decode compressed run lengths of several texts.
+
+    Returns:
+        The lengths, int64 (n,), and the position where each text's lengths begin, int64 (texts + 1,). The lengths are
+        (-1,) if a text is not valid.
+    """
     ends = np.cumsum([0, *map(len, texts)])
-    return _lengths(np.frombuffer(b"".join(texts), np.uint8), ends)
+    return _parse_lengths(np.frombuffer(b"".join(texts), np.uint8), ends)
 
 
 @compiled(needs_numba=False)
-def _lengths(texts, ends):
+def _parse_lengths(texts, ends):
     lengths, first, number = np.empty(len(texts), np.int64), np.zeros(len(ends), np.int64), 0
     for text in range(len(ends) - 1):
         value, shift = np.int64(0), np.int64(0)
@@ -354,7 +371,7 @@ def _lengths(texts, ends):
                 lengths[number] = value
                 number += 1
                 value, shift = np.int64(0), np.int64(0)
-        if shift:  # it ends within a number
+        if shift:  # the text ends within a number
             return np.full(1, -1), first
         first[text + 1] = number
     return lengths[:number], first

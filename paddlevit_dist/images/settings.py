@@ -1,6 +1,6 @@
-"""The keys that all tasks on images read: how images are opened and normalized, and the dimensions of their models.
+"""Keys that all image tasks read: how images are opened and normalized, and the dimensions of their models.
 
-None means "not set": the dataset, the variant named by MODEL.NAME, or the rule named in the meaning decides.
+None means "not set": the dataset, the variant MODEL.NAME, or the rule in the key's help decides.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from yacs.config import CfgNode
 
 from ..checkpoint.published import find_published, find_published_for
-from ..registry import TABLES, address_of_weights
+from ..registry import TABLES, find_weights_address
 from ..runtime.errors import UserError
 from ..settings import every_run
 from ..settings.key import (
@@ -26,13 +26,13 @@ from ..settings.key import (
     Range,
 )
 from ..settings.section import Pair, PathText, Section, key, rows
-from .expected_input import find_expected_input, not_known
+from .expected_input import find_expected_input, format_unknown_input
 from .models.variants import IMAGENET_MEAN, IMAGENET_STD
 
-Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # of shapes that can be drawn
+Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # shapes that can be drawn
 CATEGORIES: tuple[Category, ...] = get_args(Category)
-SIDE_PX = Range(low=1, high=65_535)  # no image format that is common has longer sides
-_DRAWN = ("synthetic_shapes", "segmentation_shapes")  # data sets of drawn shapes
+SIDE_PX = Range(low=1, high=65_535)  # no common image format has longer sides
+_DRAWN = ("synthetic_shapes", "segmentation_shapes")  # datasets of drawn shapes
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _SIZE = Range(low=1, high=1_000_000)
 _FACTOR = Range(low=0, high=1000, low_open=True)
@@ -43,8 +43,10 @@ def _dimension(meaning: str, within: Range = _SIZE) -> Any:
 
 
 class ImageDataSection(every_run.DataSection):
+    """Keys of DATA for all image tasks."""
+
     IMAGENET_MEAN: list[float] = key(
-        [0.5] * 3, "mean per channel, of pixels from 0 to 1; unset: what the weights expect", SHARE
+        [0.5] * 3, "mean per channel, for pixels from 0 to 1; unset: the mean that the weights expect", SHARE
     )
     IMAGENET_STD: list[float] = key([0.5] * 3, "standard deviation per channel", ABOVE_0)
     HORIZONTAL_FLIP: float = key(0.5, "training: probability of a mirrored image", SHARE)
@@ -54,26 +56,29 @@ class ImageDataSection(every_run.DataSection):
         _INSIDE,
     )
     VAL_FRACTION_IF_MISSING: float | None = key(
-        None, "the same, only for class folders and images with boxes that have none for validation", _INSIDE
+        None, "VAL_FRACTION for class folders and images with boxes that have no validation split", _INSIDE
     )
-    VAL_SEED: int = key(0, "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", SEEDS)
+    VAL_SEED: int = key(0, "seed of the split by VAL_FRACTION; not SEED, so that runs can be compared", SEEDS)
     ON_INVALID_SAMPLE: Literal["stop", "skip"] = key(
-        "stop", "training: an unreadable image ends the run, or the next readable one takes its place and it is listed"
+        "stop",
+        "training: an unreadable image ends the run (stop), or is listed and replaced by the next readable one (skip)",
     )
     ALLOW_SKIPPED_FILES: bool = key(
         False,
-        "evaluate without the images that cannot be opened here, and say beside the score how many they are; else "
-        "they end the run, a training's as well",
+        "evaluate without the images that cannot be opened, and print their number with the score; otherwise they end "
+        "the run, also in training",
     )
     EXIF_ROTATE: bool | None = key(
         False,
-        "turn images as their EXIF orientation says; None, which is the default for detection: only where boxes were "
-        "drawn on turned images, as those of yolo, and of files that say no sizes of images or those of turned ones",
+        "turn images by their EXIF orientation; None (default for detection): only if the boxes refer to turned "
+        "images, as with yolo, and with files that contain no image sizes or the sizes of turned images",
     )
-    MAX_PIXELS: int = key(89_478_485, "a larger image counts as unreadable", AT_LEAST_1)
+    MAX_PIXELS: int = key(89_478_485, "largest number of pixels of an image; larger ones are unreadable", AT_LEAST_1)
 
 
 class ImageModelSection(every_run.ModelSection):
+    """Keys of MODEL for all image tasks: regularization and dimensions."""
+
     DROPOUT: float = key(0.0, "probability, after dense layers", SHARE_BELOW_1)
     ATTENTION_DROPOUT: float = key(0.0, "probability, on attention weights", SHARE_BELOW_1)
     DROPPATH: float = key(0.0, "probability of skipping the last residual branch", SHARE_BELOW_1)
@@ -94,60 +99,62 @@ class ImageModelSection(every_run.ModelSection):
 
 
 class ImageSettings(every_run.RunSettings):
+    """Keys of all image tasks."""
+
     DATA: ImageDataSection
     MODEL: ImageModelSection
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Mean and deviation are those that the weights expect, and otherwise fit any number of channels."""
+    """Set mean and deviation to what the weights expect, or extend the default to the number of channels."""
     notices = _pair_model_and_weights(values, settings)
     names = ("DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD")
-    is_said = all(name in settings for name in names)
-    found = find_expected_input(values, is_hub_asked=not is_said)
-    of_weights = {} if found is None else dict(zip(names, (found[0].mean, found[0].std)))
-    notices += [] if is_said else filter(None, [not_known(values, found)])
+    is_set = all(name in settings for name in names)
+    match = find_expected_input(values, is_hub_asked=not is_set)
+    weight_stats = {} if match is None else dict(zip(names, (match[0].mean, match[0].std)))
+    notices += [] if is_set else filter(None, [format_unknown_input(values, match)])
     data = values.DATA
     for name in (name for name in names if name not in settings):
         _, last = name.split(".")
-        data[last] = list(of_weights.get(name) or data[last][:1] * data.IMAGE_CHANNELS)
+        data[last] = list(weight_stats.get(name) or data[last][:1] * data.IMAGE_CHANNELS)
     return notices
 
 
 def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting]) -> list[str]:
-    """Where a recipe names a model and its published weights, one that the command line names brings the other."""
+    """If the command line replaces a recipe's model or its published weights, set the matching weights or model."""
     name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL
     row = find_published(model.PRETRAINED)
     is_of_recipe = weights is not None and weights.source != COMMAND_LINE
     if not model.PRETRAINED_REQUIRED and is_of_recipe and row and name and name.value != row.model:
         model.PRETRAINED = None
-        return [f"MODEL.PRETRAINED null: {row.name} ({weights.place}) is of another model than {name.value}"]
+        return [f"MODEL.PRETRAINED null: {row.name} ({weights.origin}) is for another model than {name.value}"]
     if not model.PRETRAINED_REQUIRED or row is None or name is None or weights is None or name.value == row.model:
         return []
     if weights.source == COMMAND_LINE and name.source != COMMAND_LINE:
         model.NAME = row.model
-        return [f"MODEL.NAME {row.model}: it is what {weights.place} {weights.value} is for, instead of {name.value}"]
+        return [f"MODEL.NAME {row.model}: the model of {weights.origin} {weights.value}, instead of {name.value}"]
     if name.source == COMMAND_LINE and weights.source != COMMAND_LINE:
-        own = find_published_for(name.value)
-        of_files = address_of_weights(name.value) and name.value
-        if own is None and of_files is None:
+        published = find_published_for(name.value)
+        address = find_weights_address(name.value) and name.value
+        if published is None and address is None:
             raise UserError(
-                f"{name.place}: MODEL.NAME {name.value}: {weights.value} ({weights.place}) are weights of another "
-                "model: add -pretrained=PATH with weights of it, or MODEL.PRETRAINED_REQUIRED false for random ones"
+                f"{name.origin}: MODEL.NAME {name.value}: {weights.value} ({weights.origin}) are weights of another "
+                "model; add -pretrained=PATH with its weights, or MODEL.PRETRAINED_REQUIRED false for random ones"
             )
-        model.PRETRAINED = own.name if own is not None else of_files
+        model.PRETRAINED = published.name if published is not None else address
         return [
             f"MODEL.PRETRAINED {model.PRETRAINED}: the weights of MODEL.NAME {name.value}, instead of {weights.value}"
         ]
     return []
 
 
-def _check(given: ConfigView[ImageSettings]) -> list[str]:
-    data = given.values.DATA
-    channels = data["IMAGE_CHANNELS"]  # of classification; 3 for others
+def _check(view: ConfigView[ImageSettings]) -> list[str]:
+    data = view.values.DATA
+    channels = data["IMAGE_CHANNELS"]  # a key of classification; 3 for other tasks
     for name in ("IMAGENET_MEAN", "IMAGENET_STD"):
         if len(data[name]) != channels:
             number = f"{channels} number{'s' if channels > 1 else ''}"
-            raise UserError(f"{given[f'DATA.{name}']}: expected {number}, as many as {given['DATA.IMAGE_CHANNELS']}")
+            raise UserError(f"{view[f'DATA.{name}']}: expected {number}, as many as {view['DATA.IMAGE_CHANNELS']}")
     return []
 
 
@@ -174,6 +181,8 @@ IMAGES = KeyTable(
 
 
 class ShapeImageSection(Section):
+    """Keys of DATA.SHAPES: synthetic images of drawn shapes."""
+
     TRAIN: int = key(2000, "drawn shapes: training images", AT_LEAST_1)
     VAL: int = key(200, "drawn shapes: validation images", AT_LEAST_1)
     SIDES: Pair[int] = key(
@@ -182,74 +191,82 @@ class ShapeImageSection(Section):
     OBJECTS_PER_IMAGE: Pair[int] = key(
         [1, 4], "drawn shapes: fewest and most shapes of an image", Range(low=0, high=100)
     )
-    CATEGORIES: list[Category] = key(list(CATEGORIES[:3]), "drawn shapes: what is drawn")
+    CATEGORIES: list[Category] = key(list(CATEGORIES[:3]), "drawn shapes: kinds of shapes")
 
 
 class ObjectData(ImageDataSection):
+    """Keys of DATA for detection and segmentation."""
+
     SHAPES: ShapeImageSection
     EVAL_SHORTEST_SIDE: int | None = key(
         None,
-        "evaluation and prediction: the shorter side in pixels; None: 800 for detection, as stored for segmentation",
+        "evaluation and prediction: shorter side in pixels; None: 800 for detection, as stored for segmentation",
         SIDE_PX,
     )
     EVAL_LONGEST_SIDE: int | None = key(
         None,
-        "evaluation and prediction: most pixels of the longer side; None: 1333 for detection, any for segmentation",
+        "evaluation and prediction: limit of the longer side in pixels; None: 1333 for detection, any for segmentation",
         SIDE_PX,
     )
 
 
 class ObjectModel(ImageModelSection):
+    """Keys of MODEL for detection and segmentation."""
+
     BACKBONE: str | None = key(
         None, "classifier whose feature maps the network reads, such as resnet50 or timm:resnet50"
     )
     BACKBONE_PRETRAINED: PathText | None = key(
-        None, "weights of a classifier that a training's backbone starts from: a path, an address, or a published name"
+        None, "classifier weights that the backbone starts from in training: a path, an address, or a published name"
     )
 
 
 class ObjectTrain(every_run.TrainSection):
+    """Keys of TRAIN for detection and segmentation."""
+
     BACKBONE_LR_FACTOR: float = key(
         1.0,
-        "learning rate of the backbone to that of the rest; DETR's and SegFormer's authors: 0.1",
+        "learning rate of the backbone relative to the rest; DETR's and SegFormer's authors: 0.1",
         Range(low=0, high=1, low_open=True),
     )
 
 
 class ObjectSettings(ImageSettings):
+    """Keys of detection and segmentation."""
+
     DATA: ObjectData
     MODEL: ObjectModel
     TRAIN: ObjectTrain
 
 
 def _complete_objects(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Images are normalized as ImageNet's are, unless somebody says otherwise."""
-    if values.TASK in TABLES:  # not a user's task that reads the keys of all subjects
+    """Set ImageNet's mean and deviation, unless they are configured."""
+    if values.TASK in TABLES:  # not a user's task that reads the keys of all tasks
         for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
             if f"DATA.{name}" not in settings:
                 values.DATA[name] = list(value)
     return []
 
 
-def _check_objects(given: ConfigView[ObjectSettings]) -> list[str]:
-    shapes = given.values.DATA.SHAPES
+def _check_objects(view: ConfigView[ObjectSettings]) -> list[str]:
+    shapes = view.values.DATA.SHAPES
     for name in ("SIDES", "OBJECTS_PER_IMAGE"):
         low, high = shapes[name]
         if low > high:
             raise UserError(
-                f"{given[f'DATA.SHAPES.{name}']}: expected the smaller number first, such as [{high}, {low}]"
+                f"{view[f'DATA.SHAPES.{name}']}: expected the smaller number first, such as [{high}, {low}]"
             )
     if not shapes.CATEGORIES or len(set(shapes.CATEGORIES)) < len(shapes.CATEGORIES):
-        raise UserError(f"{given['DATA.SHAPES.CATEGORIES']}: expected each one once, and one at least")
+        raise UserError(f"{view['DATA.SHAPES.CATEGORIES']}: expected at least one category, each only once")
     return []
 
 
-def _find_unused_objects(given: ConfigView[ObjectSettings]) -> Iterator[IgnoredKeys]:
-    if given.values.DATA.DATASET not in _DRAWN:
+def _find_unused_objects(view: ConfigView[ObjectSettings]) -> Iterator[IgnoredKeys]:
+    if view.values.DATA.DATASET not in _DRAWN:
         yield IgnoredKeys(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
 
 
-# Of the tasks that say where things are in an image: detection and segmentation.
+# Keys of detection and segmentation.
 OBJECTS = KeyTable(
     keys=rows(ObjectSettings),
     effects={"start": ("MODEL.BACKBONE_PRETRAINED",)},

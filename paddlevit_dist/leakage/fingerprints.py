@@ -13,8 +13,8 @@ from PIL import Image
 
 from ..data.checked_files import DamagedCacheError, map_verified, write_array
 from ..images.data.image_dataset import ImageDataset
-from ..images.data.inspection import in_threads
-from ..images.data.reading import convert, naming_damage, open_image
+from ..images.data.inspection import run_in_threads
+from ..images.data.reading import convert, open_image, raise_as_unreadable
 from ..runtime.errors import UserError
 from . import perceptual
 
@@ -74,7 +74,9 @@ def fingerprints(
         missing = np.random.default_rng(0).permutation(missing)
     try:
         order = missing.tolist()
-        for index, row in zip(order, in_threads(partial(_look, variants), dataset, order, label, len(order), seconds)):
+        for index, row in zip(
+            order, run_in_threads(partial(_look, variants), dataset, order, label, len(order), seconds)
+        ):
             table[index] = row
     finally:
         if file is not None and len(missing):
@@ -130,7 +132,7 @@ def _look_at_image(dataset: Any, index: int, variants: int) -> tuple[int, int, i
 
 def _decode(encoded: bytes, dataset: Any, index: int, draft: tuple[int, int] | None) -> Image.Image:
     path = dataset.describe(index)
-    with naming_damage(path), open_image(encoded, path, dataset.reading) as image:
+    with raise_as_unreadable(path), open_image(encoded, path, dataset.reading) as image:
         if draft is not None:
             image.draft("RGB", draft)
         return convert(image, "RGB", dataset.reading)
@@ -153,7 +155,7 @@ def _image(dataset: Any, index: int, draft: tuple[int, int] | None) -> Image.Ima
 
 def thumbnails(dataset: Any, indices: Sequence[int], label: str) -> dict[int, np.ndarray]:
     """Small images, uint8 (64, 64, 3), by their indices; without those that cannot be read any more."""
-    found = in_threads(_thumbnail, dataset, indices, label, len(indices), float("inf"))
+    found = run_in_threads(_thumbnail, dataset, indices, label, len(indices), float("inf"))
     return {index: thumb for index, thumb in zip(indices, found) if thumb is not None}
 
 

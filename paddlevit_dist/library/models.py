@@ -14,7 +14,7 @@ from ..checkpoint.published import find_published_for
 from ..checkpoint.weights import evaluated_weights, read_weights
 from ..inference.predictor import prepare_task
 from ..inference.trained import build_trained, open_source
-from ..registry import address_of_weights, find_name, is_of_weights
+from ..registry import find_name, find_weights_address, is_weights_name
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.model import Model
@@ -130,9 +130,9 @@ def _pretrained(
             raise
         said = f"create_model: {name} does not say of which model its weights are: name it, for example"
         raise UserError(f"{said} create_model('resnet50', pretrained='{name}')") from None
-    if pretrained is True and is_of_weights(name):
+    if pretrained is True and is_weights_name(name):
         source = models.as_source(name)
-    elif pretrained is True and address_of_weights(own):
+    elif pretrained is True and find_weights_address(own):
         source = own
     elif pretrained is True:
         row = find_published_for(own)
@@ -227,14 +227,14 @@ class ImageTransform:
 
     def pixels(self, image: Any, generator: np.random.Generator | int | None = None) -> np.ndarray:
         """Transform one image to uint8 (channels, height, width), without Paddle; the arguments are those of a call."""
-        from ..images.data.inputs import GivenImages
+        from ..images.data.inputs import InMemoryImages
         from ..images.data.reading import decode_image, read_file
 
         if isinstance(image, (str, os.PathLike)):
             path = os.fspath(image)
             decoded: Image.Image = decode_image(read_file(path), path, self._mode, self._reading)
         else:
-            decoded = GivenImages([image], None, self._mode, self._reading).image(0)
+            decoded = InMemoryImages([image], None, self._mode, self._reading).image(0)
         return cast(np.ndarray, self._transform(decoded, np.random.default_rng(generator)))
 
     def normalize(self, images: paddle.Tensor) -> paddle.Tensor:

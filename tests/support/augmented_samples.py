@@ -24,7 +24,7 @@ TINY = "DATA.IMAGE_SIZE 16 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 MO
 class Images:
     """Images of 40 x 30 noise, every fourth one gray."""
 
-    kind, image_mode, num_classes, left_out = "photo", "RGB", 10, None
+    kind, image_mode, num_classes, skipped_files = "photo", "RGB", 10, None
 
     def __len__(self):
         return 24

@@ -8,11 +8,11 @@ import paddle.nn.functional as F
 
 from ...runtime.errors import UserError
 
-_UNBALANCED = 5  # times as many images in one class as in another
+_UNBALANCED = 5  # ratio of the numbers of images in two classes
 
 
 def format_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_corrected: bool) -> list[str]:
-    """A line if some training class has many times the samples of another, and nothing makes up for it.
+    """Return a line if a training class has many times the samples of another, and this is not corrected.
 
     Args:
         labels: of all training samples, int (samples,).
@@ -26,14 +26,18 @@ def format_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_correct
         f"{numbers[row]:,} of {names[classes[row]] if names else classes[row]}"
         for row in (numbers.argmax(), numbers.argmin())
     )
-    return [f"note: classes differ in size, {most}, {fewest}: DATA.CLASS_BALANCED true reads them equally often"]
+    return [f"note: classes differ in size, {most}, {fewest}; DATA.CLASS_BALANCED true reads them equally often"]
 
 
 def draw_balanced_order(labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Draw an epoch in which every class occurs equally often: int64 indices, as many as there are labels.
+    """Draw an epoch in which every class occurs equally often: int64 indices, one per label.
 
-    Small classes are repeated, reshuffled each time, and large ones randomly subsampled; two samples of the same class
+    Small classes are repeated, reshuffled each time, and large ones randomly subsampled. Two samples of the same class
     are drawn equally often, give or take one.
+
+    Args:
+        labels: int (samples,).
+        generator: draws the order.
     """
     by_class = np.argsort(labels, kind="stable")
     sizes = np.unique(labels, return_counts=True)[1]
@@ -48,12 +52,15 @@ def draw_balanced_order(labels: np.ndarray, generator: np.random.Generator) -> n
     return generator.permutation(np.concatenate(chosen)).astype(np.int64)
 
 
-def class_weights(setting: None | str | Sequence[float], labels: np.ndarray, num_classes: int) -> np.ndarray | None:
-    """Weight of each class, float32 (num_classes,), with a mean of 1 over the training samples.
+def compute_class_weights(
+    setting: None | str | Sequence[float], labels: np.ndarray, num_classes: int
+) -> np.ndarray | None:
+    """Compute the weight of each class, float32 (num_classes,), with a mean of 1 over the training samples.
 
     Args:
         setting: "balanced" (inverse to the frequency), a weight for each class, or None for no weights.
         labels: labels of all training samples.
+        num_classes: number of classes.
 
     Raises:
         UserError: the number of weights is not the number of classes, or all samples have weight 0.
@@ -69,14 +76,16 @@ def class_weights(setting: None | str | Sequence[float], labels: np.ndarray, num
             raise UserError(f"TRAIN.CLASS_WEIGHTS has {len(weights)} weights, expected {num_classes}, one per class")
     mean = (weights * frequencies).sum() / frequencies.sum()
     if mean == 0:
-        raise UserError("TRAIN.CLASS_WEIGHTS gives all training samples the weight 0; raise one that has samples")
+        raise UserError(
+            "TRAIN.CLASS_WEIGHTS gives all training samples weight 0; raise the weight of a class with samples"
+        )
     return (weights / mean).astype(np.float32)
 
 
 def weighted_cross_entropy(
     logits: paddle.Tensor, shares: paddle.Tensor, targets: paddle.Tensor, weights: paddle.Tensor
 ) -> paddle.Tensor:
-    """Sum over the batch of each sample's weight times its loss.
+    """Sum each sample's weight times its loss over the batch.
 
     The engine divides by the number of samples, not by the sum of the weights: their mean over the training set is 1,
     so the scale of a batch's gradient does not depend on which classes happen to be in it.

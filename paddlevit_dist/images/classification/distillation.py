@@ -1,4 +1,4 @@
-"""A teacher's predictions besides the labels.
+"""Distillation: a teacher's predictions in addition to the labels.
 
 Source: H. Touvron et al., "Training data-efficient image transformers & distillation through attention", arXiv
 2012.12877, section 3: equation 2 (soft) and equation 3 (hard).
@@ -19,12 +19,14 @@ _EXPORTED = (".json", ".pdmodel")
 
 
 class TeacherModel:
-    """A model that is never trained: outside the data-parallel model, its averages and its checkpoints.
+    """A teacher, which is never trained: outside the data-parallel model, its averages and its checkpoints.
 
     Args:
         name: a registered model, or an exported one by its path without extension (TRAIN.TEACHER_MODEL).
-        weights: of a registered one, as ``load_weights`` takes them (TRAIN.TEACHER_WEIGHTS).
-        num_classes, image_size, in_channels: the student's.
+        weights: weights of a registered model for ``load_weights`` (TRAIN.TEACHER_WEIGHTS).
+        num_classes: of the student.
+        image_size: of the student.
+        in_channels: of the student.
 
     Raises:
         UserError: no such model, or its weights do not fit completely.
@@ -52,7 +54,7 @@ class TeacherModel:
 
     @paddle.no_grad()
     def __call__(self, images: paddle.Tensor) -> paddle.Tensor:
-        """Logits float32 (batch, classes) of the images that the student sees, normalized and mixed."""
+        """Compute logits float32 (batch, classes) of the student's images, normalized and mixed."""
         logits = self.model(images).astype("float32")
         if logits.shape[-1] != self.num_classes:
             raise UserError(
@@ -64,10 +66,10 @@ class TeacherModel:
 def build_teacher(
     train: ClassificationTrainSection, num_classes: int, data: ClassificationDataSection
 ) -> TeacherModel | None:
-    """The teacher that the TRAIN section asks for; None without distillation.
+    """Build the teacher of the TRAIN section; None without distillation.
 
     Raises:
-        UserError: distillation without a teacher, or as ``TeacherModel``.
+        UserError: distillation without a teacher, no such model, or its weights do not fit completely.
     """
     if train.DISTILLATION_TYPE == "none":
         return None
@@ -79,13 +81,16 @@ def build_teacher(
 def distillation_loss(
     kind: str, student: paddle.Tensor, teacher: paddle.Tensor, temperature: float = 1.0
 ) -> paddle.Tensor:
-    """Summed over the batch: cross-entropy with the teacher's decision (hard), or ``temperature ** 2`` times the
-    divergence KL(teacher || student) of the softened distributions (soft).
+    """Compute the distillation loss, summed over the batch.
+
+    Hard: cross-entropy with the teacher's decision. Soft: ``temperature ** 2`` times the divergence KL(teacher ||
+    student) of the softened distributions.
 
     Args:
         kind: "hard" or "soft".
-        student, teacher: logits float32 (batch, classes).
-        temperature: of the soft one; 1 in DeiT's recipes.
+        student: logits float32 (batch, classes).
+        teacher: logits float32 (batch, classes).
+        temperature: of the soft loss; 1 in DeiT's recipes.
     """
     if kind == "hard":
         return F.cross_entropy(student, teacher.argmax(axis=-1), reduction="sum")

@@ -1,5 +1,4 @@
-"""Needs of somebody without this package who uses an exported classifier: how images are prepared, an example, and
-PaddleX's description of the same."""
+"""What an exported classifier needs without this package: preprocessing, an example, and PaddleX's description."""
 
 import math
 from typing import Any
@@ -15,11 +14,12 @@ _TOP = 5
 
 
 def export_parts(data: ClassificationDataSection, kind: str, num_classes: int | None) -> ExportParts:
-    """The parts for a classifier trained with this configuration.
+    """Describe the export of a classifier trained with this configuration.
 
     Args:
         data: the configuration's DATA.
         kind: of images, "photo" or "glyph".
+        num_classes: number of classes; None: not known.
     """
     channels, size = data.IMAGE_CHANNELS, data.IMAGE_SIZE
     mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
@@ -38,23 +38,23 @@ def export_parts(data: ClassificationDataSection, kind: str, num_classes: int | 
     if shorter is not None:
         steps["center_crop"] = [size, size]
         steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
-    how = data.INTERPOLATION
-    steps.update(interpolation=f"{how}, as PIL's {how.upper()}", divide_by=255)
+    interpolation = data.INTERPOLATION
+    steps.update(interpolation=f"{interpolation}, as PIL's {interpolation.upper()}", divide_by=255)
     steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
-    about = {
+    meta = {
         "mean": mean,
         "standard_deviation": deviation,
         "crop_pct": float(data.CROP_PCT),
         "preprocessing": steps,
         "output": "logits of the classes; their softmax is the probability of each",
     }
-    paddlex = _paddlex(size, shorter, is_square, mean, deviation, how) if channels == 3 else None
+    paddlex = _paddlex(size, shorter, is_square, mean, deviation, interpolation) if channels == 3 else None
     outputs = None if num_classes is None else (num_classes,)
-    return ExportParts(channels, about, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
+    return ExportParts(channels, meta, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
 
 
 def _example(data: ClassificationDataSection, kind: str) -> dict[str, np.ndarray]:
-    """A drawn image, uint8 (90, 120[, 3]), and the input that it becomes, float32 (1, channels, size, size)."""
+    """Return a drawn image, uint8 (90, 120[, 3]), and its model input, float32 (1, channels, size, size)."""
     rows, columns = np.mgrid[0:90, 0:120]
     planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]
     image = np.stack(planes, axis=-1).astype(np.uint8)
@@ -66,13 +66,17 @@ def _example(data: ClassificationDataSection, kind: str) -> dict[str, np.ndarray
     return {"picture": image, "input": prepared[None].astype(np.float32)}
 
 
-def _paddlex(size: int, shorter: int | None, is_square: bool, mean: Any, deviation: Any, how: str) -> dict[str, Any]:
-    """The content of ``inference.yml`` for PaddleX's predictor of classes, as of version 3; class names and the model's
-    name are added when they are known."""
+def _paddlex(
+    size: int, shorter: int | None, is_square: bool, mean: Any, deviation: Any, interpolation: str
+) -> dict[str, Any]:
+    """Return the content of ``inference.yml`` for PaddleX's classification predictor, version 3.
+
+    Class names and the model's name are added later.
+    """
     resize: dict[str, Any] = {"resize_short": shorter}
     if shorter is None or is_square:
         resize = {"size": shorter or size}
-    operations = [{"ResizeImage": {**resize, "backend": "pil", "interpolation": how.upper()}}]
+    operations = [{"ResizeImage": {**resize, "backend": "pil", "interpolation": interpolation.upper()}}]
     if shorter is not None:
         operations.append({"CropImage": {"size": size}})
     scaling = {"channel_num": 3, "mean": mean, "std": deviation, "scale": 1 / 255, "order": ""}

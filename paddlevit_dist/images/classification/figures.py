@@ -1,9 +1,8 @@
-"""Figures of an evaluation of a classifier of images, among them where a transformer looks: attention rolled out over
-its layers.
+"""Figures of a classifier's evaluation, including attention roll-out of transformers.
 
 Source: Abnar and Zuidema, Quantifying Attention Flow in Transformers, 2020, section 3 ("Attention rollout"): each
-layer's attention, averaged over its heads, is mixed half and half with the identity for the residual connection, and
-the products of all layers say how much of each input token reaches each token above.
+layer's attention, averaged over its heads, is mixed half and half with the identity for the residual connection. The
+products of all layers are the shares of each input token in each token above.
 """
 
 import contextlib
@@ -28,29 +27,31 @@ _LOOKED_AT = 8  # images whose attention is shown
 
 
 def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None:
-    """How much of each patch reaches the class token, float32 (batch, rows, columns), summing to 1 over each image.
+    """Compute the share of each patch in the class token, float32 (batch, rows, columns); shares of an image sum to 1.
 
-    For ViT and DeiT it is the class token after the last block (DeiT's distilled form: the mean of its two tokens); for
-    CaiT the class token, which joins in the last blocks and reads the patches of all those before.
+    For ViT and DeiT, this is the class token after the last block (DeiT's distilled form: the mean of its two tokens).
+    For CaiT, it is the class token, which joins in the last blocks and reads the patches of all blocks before.
 
     Args:
+        model: a classifier.
         images: normalized, (batch, channels, height, width).
+
     Returns:
-        None for a model without global attention, or whose attention cannot be seen.
+        The shares, or None for a model without global attention, or whose attention cannot be observed.
     """
     if not isinstance(model, (VisionTransformer, CaiT)):
         return None
-    of_patches, of_token = _RollOut(), _RollOut()
-    watched = [(block.attn, of_patches) for block in model.blocks]
+    patch_rollout, token_rollout = _RollOut(), _RollOut()
+    watched = [(block.attn, patch_rollout) for block in model.blocks]
     if isinstance(model, CaiT):
-        watched += [(block.attn, of_token) for block in model.blocks_token_only]
+        watched += [(block.attn, token_rollout) for block in model.blocks_token_only]
     with _watch_attention(watched), attention(fused=False), as_written(), paddle.no_grad():
         model(images)
-    if of_patches.layers + of_token.layers != len(watched):
+    if patch_rollout.layers + token_rollout.layers != len(watched):
         return None
-    shares = of_patches.shares  # (batch, tokens, tokens)
-    if isinstance(model, CaiT):  # the token reads what the patches have become in their own blocks
-        patches = np.einsum("bp,bpq->bq", of_token.shares[:, 0, 1:], shares)  # (batch, patches)
+    shares = patch_rollout.shares  # (batch, tokens, tokens)
+    if isinstance(model, CaiT):  # the token reads the patches after their own blocks
+        patches = np.einsum("bp,bpq->bq", token_rollout.shares[:, 0, 1:], shares)  # (batch, patches)
     else:
         prefix = model.num_prefix_tokens
         patches = shares[:, :prefix, prefix:].mean(axis=1)  # (batch, patches)
@@ -59,45 +60,50 @@ def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None
 
 
 def report_figures(
-    evaluated: EvaluatedAnswers, samples: TransformedDataset, look: Callable[[paddle.Tensor], np.ndarray | None]
+    evaluated: EvaluatedAnswers,
+    samples: TransformedDataset,
+    compute_shares: Callable[[paddle.Tensor], np.ndarray | None],
 ) -> list[Figure]:
-    """All figures, most telling first; without images that can no longer be read.
+    """Build all figures, the most informative first; images that can no longer be read are skipped.
 
     Args:
-        samples: what was evaluated.
-        look: images uint8 (batch, channels, height, width) -> how much the model looks at each of their patches,
-            (batch, rows, columns); None: that cannot be said of it.
+        evaluated: answers of the classifier.
+        samples: the evaluated samples.
+        compute_shares: images uint8 (batch, channels, height, width) -> share of each patch in the class token,
+            (batch, rows, columns); None: not available for the model.
     """
 
     @functools.cache
-    def image_of(index: int) -> np.ndarray | None:
+    def read_image(index: int) -> np.ndarray | None:
         try:
             return samples.sample(index, np.random.default_rng(0))[0]  # uint8 (channels, height, width)
         except (UserError, OSError):
             return None
 
     def draw(index: int) -> np.ndarray | None:
-        image = image_of(index)
+        image = read_image(index)
         return None if image is None else _pixels(image)
 
     places = _choose_images(evaluated)
-    looked_at = [(image_of(index), place, index) for place, index in zip(places, evaluated.indices[places].tolist())]
-    seen = [
+    chosen = [(read_image(index), place, index) for place, index in zip(places, evaluated.indices[places].tolist())]
+    captioned = [
         (image, evaluated.caption(place, samples.describe(index)))
-        for image, place, index in looked_at
+        for image, place, index in chosen
         if image is not None
     ]
-    shares = look(paddle.to_tensor(np.stack([image for image, _ in seen]))) if seen else None
+    shares = compute_shares(paddle.to_tensor(np.stack([image for image, _ in captioned]))) if captioned else None
     attention: list[Figure] = []
     if shares is not None:
-        images = [(overlaid(_pixels(image), share), caption) for (image, caption), share in zip(seen, shares)]
+        images = [
+            (overlay_shares(_pixels(image), share), caption) for (image, caption), share in zip(captioned, shares)
+        ]
         note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
         attention = [Gallery("What the model looks at", images, note)]
     return [*galleries(evaluated, draw, samples.describe), *tables(evaluated), *attention]
 
 
 def _choose_images(evaluated: EvaluatedAnswers) -> np.ndarray:
-    """Places of some images: the surest mistakes, and some evenly taken from those that are right."""
+    """Choose positions of some images: the most confident mistakes, and evenly spaced correct ones."""
     sure, right = surest_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
     evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
     half = _LOOKED_AT // 2
@@ -105,16 +111,16 @@ def _choose_images(evaluated: EvaluatedAnswers) -> np.ndarray:
 
 
 def _pixels(image: np.ndarray) -> np.ndarray:
-    """(channels, height, width) -> (height, width[, 3]); of other numbers of channels, the first."""
+    """Convert (channels, height, width) to (height, width[, 3]); only the first channel is used unless there are 3."""
     return image.transpose(1, 2, 0) if len(image) == 3 else image[0]
 
 
 class _RollOut:
-    """The product of the attention of layers, the first one on the right.
+    """The product of the attention of layers, the first layer on the right.
 
     Attributes:
-        layers: how many have been added.
-        shares: float64 (batch, tokens, tokens), how much of each token below is in each token above.
+        layers: number of added layers.
+        shares: float64 (batch, tokens, tokens), share of each token below in each token above.
     """
 
     def __init__(self) -> None:
@@ -122,10 +128,13 @@ class _RollOut:
         self.shares = np.ones((1, 1, 1))
 
     def add(self, weights: np.ndarray) -> None:
-        """Add a layer's attention, averaged over its heads: (batch, tokens, tokens attended to), or (batch, 1, tokens
-        attended to) of one that changes the first token only.
+        """Multiply by a layer's attention.
 
-        CaiT mixes its heads after the softmax; what is negative then counts as nothing.
+        CaiT mixes its heads after the softmax; negative attention is set to 0.
+
+        Args:
+            weights: averaged over heads, (batch, tokens, attended tokens), or (batch, 1, attended tokens) for a layer
+                that changes the first token only.
         """
         weights = np.maximum(weights.astype(np.float64), 0.0)
         weights /= np.maximum(weights.sum(axis=-1, keepdims=True), 1e-12)
@@ -138,8 +147,7 @@ class _RollOut:
 
 @contextlib.contextmanager
 def _watch_attention(layers: Sequence[tuple[Any, _RollOut]]) -> Iterator[None]:
-    """Inside the block each layer's attention weights are added to what stands beside it. A layer that is watched
-    computes plainly."""
+    """Add each layer's attention weights to its roll-out inside the block; these layers then use unfused attention."""
 
     def adds_to(total: _RollOut) -> Any:
         def hook(layer: Any, inputs: tuple[paddle.Tensor, ...]) -> None:
@@ -155,12 +163,12 @@ def _watch_attention(layers: Sequence[tuple[Any, _RollOut]]) -> Iterator[None]:
             hook.remove()
 
 
-def overlaid(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """An image uint8 (height, width[, 3]) with what matters little in it darkened, beside itself: uint8 (height,
-    2 x width, 3).
+def overlay_shares(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Darken the less important patches of an image and put the result next to it: uint8 (height, 2 x width, 3).
 
     Args:
-        shares: float32 (rows, columns) of its patches.
+        pixels: uint8 (height, width[, 3]).
+        shares: float32 (rows, columns) of the image's patches.
     """
     color = np.stack([pixels] * 3, axis=-1) if pixels.ndim == 2 else pixels
     low, high = np.percentile(shares, (5, 99))

@@ -1,9 +1,9 @@
-"""PaddleViT's files of models leave most of a recipe to the ``config.py`` beside each model: what stands there.
+"""Defaults of PaddleViT's ``config.py`` files, which its YAML files rely on.
 
 A file in a clone has its own config.py, which is read; this table is for copies of such files.
 
-Source: github.com/BR-IDL/PaddleViT, image_classification/*/config.py, without what every file of theirs states, what
-only places a run, and what is the default here, too. Mean and deviation are those that the variants expect.
+Source: github.com/BR-IDL/PaddleViT, image_classification/*/config.py, without keys that every YAML file sets, paths of
+a run, and values that are the default here. Mean and deviation are what the variants expect.
 """
 
 import os
@@ -66,68 +66,81 @@ _FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-# What all files of theirs state, and what none does: a run's ``config.yaml`` names its task, and copies of recipes for
-# digits their gray images.
-_STATED = ("MODEL.NAME", "DATA.IMAGE_SIZE", "DATA.CROP_PCT")
+# Keys that all of PaddleViT's YAML files set, and keys that none of them sets: a run's ``config.yaml`` has its task,
+# and copies of recipes for digits have their gray images.
+_REQUIRED = ("MODEL.NAME", "DATA.IMAGE_SIZE", "DATA.CROP_PCT")
 _DIMENSIONS = ("MODEL.PATCH_SIZE", "MODEL.EMBED_DIM", "MODEL.DIMS")
-_NEVER = ("TASK", "DATA.IMAGE_CHANNELS")
+_EXCLUDED = ("TASK", "DATA.IMAGE_CHANNELS")
 _PLAIN_DEIT = re.compile(r"deit_(tiny|small|base)_patch16_(224|384)")
 
 
-def get_defaults(files: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]]:
-    """Return where values come from that files of PaddleViT's form leave to their model's config.py, and the values;
-    ("", {}) for other files.
+def get_defaults(
+    files: Sequence[Mapping[str, Any]], user_files: Sequence[Mapping[str, Any]]
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the defaults that files in PaddleViT's form rely on, and their source; ("", {}) for other files.
 
-    One value takes the place of the file's: files for a distilled DeiT call it as the plain one, and PaddleViT's
-    program for distillation builds it with a second token and head.
+    One value replaces the file's: files for a distilled DeiT name the plain model, and PaddleViT's program for
+    distillation builds it with a second token and head.
 
     Args:
-        files: settings of each file that a command line names, those of BASE first, in which later ones win.
-        own: those of them that are not recipes of this package.
+        files: settings of each file of a command line, BASE first; later ones win.
+        user_files: settings of the files that are not recipes of this package.
     """
-    stated = ChainMap(*map(dict, reversed(files)))
-    clone = find_family(stated["MODEL.NAME"].source) if "MODEL.NAME" in stated else None
-    folder = _find_family(own, stated)
+    configured = ChainMap(*map(dict, reversed(files)))
+    clone = find_family(configured["MODEL.NAME"].source) if "MODEL.NAME" in configured else None
+    folder = _find_family(user_files, configured)
     if clone is not None:
-        values = _read_defaults(clone.folder, stated, is_of_ours=bool(folder))
+        values = _read_defaults(clone.folder, configured, is_known_model=bool(folder))
     elif folder:
         values = dict(_FAMILIES.values())[folder]
     else:
         return "", {}
-    values = {name: value for name, value in values.items() if name not in stated}
-    kind, plain = stated.get("TRAIN.DISTILLATION_TYPE"), _PLAIN_DEIT.fullmatch(str(stated["MODEL.NAME"].value))
-    if folder == "DeiT" and plain and kind is not None and kind.value != "none":
+    values = {name: value for name, value in values.items() if name not in configured}
+    distillation, plain = (
+        configured.get("TRAIN.DISTILLATION_TYPE"),
+        _PLAIN_DEIT.fullmatch(str(configured["MODEL.NAME"].value)),
+    )
+    if folder == "DeiT" and plain and distillation is not None and distillation.value != "none":
         values["MODEL.NAME"] = f"deit_{plain[1]}_distilled_patch16_{plain[2]}"
     return f"PaddleViT's {folder}/config.py" if clone is None else os.path.join(clone.folder, "config.py"), values
 
 
-def _read_defaults(folder: str, stated: Mapping[str, Any], is_of_ours: bool) -> dict[str, Any]:
-    """Read what the config.py of a clone says, no file states, and is not the default here. Mean and deviation of a
-    model of ours are those that its variant expects."""
+def _read_defaults(folder: str, configured: Mapping[str, Any], is_known_model: bool) -> dict[str, Any]:
+    """Read the config.py of a clone: keys that no file sets and whose values are not the default here.
+
+    For a model of this package, mean and deviation are those that its variant expects.
+    """
     rows = {row.name: row for table in key_tables() for row in table.keys}
-    ours = {theirs: value for table in key_tables() for theirs, value in table.renamed_values.items()}
-    found = {}
+    aliases = {theirs: value for table in key_tables() for theirs, value in table.renamed_values.items()}
+    defaults = {}
     for name, value in read_defaults(folder).items():
-        if name in stated or name not in rows or not is_taken(name):
+        if name in configured or name not in rows or not is_taken(name):
             continue
         try:
-            value = rows[name].parse(ours.get((name, str(value).lower()), value))
+            value = rows[name].parse(aliases.get((name, str(value).lower()), value))
         except ValueError:
-            expected = f"expected {rows[name].expected()}: state one in the YAML file"
+            expected = f"expected {rows[name].expected()}; set it in the YAML file"
             raise UserError(f"{os.path.join(folder, 'config.py')}: {name} is {value}: {expected}") from None
-        if value != rows[name].default and not (is_of_ours and name.startswith("DATA.IMAGENET_")):
-            found[name] = value
-    return found
+        if value != rows[name].default and not (is_known_model and name.startswith("DATA.IMAGENET_")):
+            defaults[name] = value
+    return defaults
 
 
-def _find_family(own: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]) -> str:
-    """Return PaddleViT's folder of the model that files of its form are for; empty for other files. One of them alone
-    has the form, or those together that are not recipes of this package."""
-    kind = stated.get("MODEL.TYPE")
+def _find_family(user_files: Sequence[Mapping[str, Any]], configured: Mapping[str, Any]) -> str:
+    """Return PaddleViT's folder of the model that files in its form configure; empty for other files.
+
+    One of the files has the form, or those together that are not recipes of this package.
+    """
+    kind = configured.get("MODEL.TYPE")
     family = _FAMILIES.get(str(kind.value).lower()) if kind is not None else None
-    return family[0] if family is not None and any(map(_has_form, [*own, ChainMap(*map(dict, own))])) else ""
+    return (
+        family[0] if family is not None and any(map(_has_form, [*user_files, ChainMap(*map(dict, user_files))])) else ""
+    )
 
 
-def _has_form(stated: Mapping[str, Any]) -> bool:
-    has_all, has_dimension = all(name in stated for name in _STATED), any(name in stated for name in _DIMENSIONS)
-    return has_all and has_dimension and not any(name in stated for name in _NEVER)
+def _has_form(configured: Mapping[str, Any]) -> bool:
+    has_all, has_dimension = (
+        all(name in configured for name in _REQUIRED),
+        any(name in configured for name in _DIMENSIONS),
+    )
+    return has_all and has_dimension and not any(name in configured for name in _EXCLUDED)

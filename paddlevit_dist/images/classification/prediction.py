@@ -14,17 +14,18 @@ from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
 from ..data.imagenet import names_by_synset
 from ..data.inputs import IMAGES, AnnotatedImages
 
-_MOST_IMAGES = 500  # are drawn, the first: each takes as long as some predictions
-_IMAGE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names beside it
+_MOST_IMAGES = 500  # that are drawn: each takes as long as some predictions
+_IMAGE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names next to it
 _BAR = (190, 215, 245)
 
 
 class ImageClassWriter(PredictionWriter):
-    """Draws the most probable classes beside the first images.
+    """Draws the most probable classes next to the first images.
 
     Args:
-        folder: exists.
-        class_names: as of ``best_classes``; of WordNet ids the names are drawn.
+        folder: folder of the prediction, exists.
+        samples: the predicted samples.
+        class_names: see ``best_classes``; WordNet ids are replaced by names.
     """
 
     def __init__(self, folder: Path, samples: TransformedDataset, class_names: Sequence[str] | None) -> None:
@@ -32,29 +33,31 @@ class ImageClassWriter(PredictionWriter):
         self._images = AnnotatedImages(folder, samples)
 
     def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
+        """Draw the best classes of one of the first images."""
         if index < _MOST_IMAGES:
             best = list(best_classes(prediction, self._class_names).values())
-            self._images.write(index, lambda image: beside(image, best[::2], best[1::2]))
+            self._images.write(index, lambda image: draw_classes(image, best[::2], best[1::2]))
         return {}
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
+        """Return a line with the folder of the drawings."""
         if not (self._folder / IMAGES).is_dir():
             return []
         which = "the images" if self._number <= _MOST_IMAGES else f"the first {_MOST_IMAGES} images"
-        return [f"the classes are drawn beside {which} in {self._folder / IMAGES}"]
+        return [f"the classes are drawn next to {which} in {self._folder / IMAGES}"]
 
 
-def beside(image: Image.Image, names: Sequence[str], scores: Sequence[float]) -> Image.Image:
-    """An image, fitted to ``_IMAGE_PX``, with names and scores from 0 to 1 in lines on its right."""
+def draw_classes(image: Image.Image, names: Sequence[str], scores: Sequence[float]) -> Image.Image:
+    """Resize an image to ``_IMAGE_PX`` and draw names and scores from 0 to 1 in lines on its right."""
     factor = _IMAGE_PX / max(image.size)
     width, height = (max(1, round(side * factor)) for side in image.size)
     filters = Image.Resampling
     fitted = image.convert("RGB").resize((width, height), filters.NEAREST if factor > 1 else filters.BILINEAR)
     canvas = Image.new("RGB", (width + _NAMES_PX, max(height, LINE_PX * len(names))), "white")
     canvas.paste(fitted, (0, 0))
-    pen, known = ImageDraw.Draw(canvas), names_by_synset()
+    pen, name_of_synset = ImageDraw.Draw(canvas), names_by_synset()
     for line, (name, score) in enumerate(zip(names, scores)):
         left, top = width + LINE_PX // 2, line * LINE_PX
         pen.rectangle([left, top, left + round(score * (_NAMES_PX - LINE_PX)), top + LINE_PX - 3], fill=_BAR)
-        canvas.paste("black", (left, top), render_text(f"{score:.1%} {known.get(name, name)}"))
+        canvas.paste("black", (left, top), render_text(f"{score:.1%} {name_of_synset.get(name, name)}"))
     return canvas

@@ -1,8 +1,8 @@
-"""Probes: how good the features of a frozen classifier are, by linear layers or by nearest neighbors on them.
+"""Probes: measure the features of a frozen classifier with linear layers or nearest neighbors.
 
-Features are computed once, of images as an evaluation sees them, and kept in a memory-mapped file; an image that is
-read twice would give the same. Sources: M. Oquab et al., DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many
-learning rates at once); M. Caron et al., DINO, arXiv 2104.14294, appendix F.1 (votes of neighbors).
+Features are computed once with the evaluation transform and stored in a memory-mapped file. Sources: M. Oquab et al.,
+DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many learning rates at once); M. Caron et al., DINO, arXiv
+2104.14294, appendix F.1 (votes of neighbors).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,27 +30,31 @@ from .settings import ProbeSettings
 from .task import Classification
 
 _BACKBONE = "backbone."
-_BANK_ROWS = 1 << 16  # that are compared with a batch at a time: 64 x 65,536 similarities are 16 MiB
-_NO_CLASSIFIER = "a probe measures features, and is no classifier: train one, as finetune_folder does"
-_LEAST_VOTE = 1e-7  # share of a class without a vote, whose loss would be infinite
+_BANK_ROWS = 1 << 16  # compared with a batch at a time: 64 x 65,536 similarities are 16 MiB
+_NO_CLASSIFIER = (
+    "a probe measures features and is not a classifier: train one, for example with the recipe finetune_folder"
+)
+_LEAST_VOTE = 1e-7  # share of a class without a vote; 0 would make the loss infinite
 
 
 class FeatureSamples(ClassificationSamples):
-    """Images until their features are known, and then these: no image is read any more."""
+    """Images until their features are computed; then the features, and no image is read."""
 
     features: np.ndarray | None = None  # float32 (samples, channels), memory-mapped
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
+        """Return the features of sample ``index`` and its label, or before that its image."""
         if self.features is None:
             return super().sample(index, generator)
         return self.features[index], int(self.dataset.labels[index])
 
 
 class ProbeModel(Model):
-    """A frozen ``backbone`` without its classifier, and linear ``heads`` that know nothing of one another.
+    """A frozen ``backbone`` without its classifier, and independent linear ``heads``.
 
     Args:
-        backbone: gives features (batch, embed_dim) of images.
+        backbone: computes features (batch, embed_dim) of images.
+        num_classes: outputs of each head.
         heads: their number.
     """
 
@@ -62,49 +66,54 @@ class ProbeModel(Model):
         self.image_size, self.in_channels = backbone.image_size, backbone.in_channels
         for parameter in backbone.parameters():
             parameter.stop_gradient = True
-        # From zero: by random weights of the backbone's seed, a layer would begin as the classifier that it was trained
-        # with.
+        # Heads start from zero: random weights from the backbone's seed would equal the initial weights of the
+        # classifier that it was trained with.
         zero = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
         self.heads = nn.LayerList([Linear(backbone.embed_dim, num_classes, zero, zero) for _ in range(heads)])
         plain: dict[str, KeyMap] = {"timm": from_torch_names, **backbone.key_maps}
-        heads_of_weights = tuple(f"{layer}." for layer in backbone.classifier_layers)
-        self.key_maps = {owner: _below_backbone(to_ours, heads_of_weights) for owner, to_ours in plain.items()}
+        classifiers = tuple(f"{layer}." for layer in backbone.classifier_layers)
+        self.key_maps = {owner: _prefix_backbone(key_map, classifiers) for owner, key_map in plain.items()}
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Logits (heads, batch, classes) of images (batch, channels, height, width) or features (batch, embed_dim)."""
+        """Compute logits (heads, batch, classes) of images (batch, channels, rows, columns) or features (batch, n)."""
         features = self.backbone(x) if x.ndim == 4 else x
         return paddle.stack([head(features) for head in self.heads])
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
+        """Resize a parameter of the backbone."""
         return self.backbone.resize_parameter(name.removeprefix(_BACKBONE), value)
 
-    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
-        return self.backbone.notices_of_resized([name.removeprefix(_BACKBONE) for name in names])
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
+        """Return the backbone's lines about resized parameters."""
+        return self.backbone.list_resize_notices([name.removeprefix(_BACKBONE) for name in names])
 
 
-def _below_backbone(to_ours: KeyMap, classifiers: tuple[str, ...]) -> KeyMap:
-    """Make the key map of a backbone that leaves the classifiers of its weights out."""
+def _prefix_backbone(key_map: KeyMap, classifiers: tuple[str, ...]) -> KeyMap:
+    """Wrap the key map of a backbone, and drop the classifiers in its weights."""
 
     def rename(state: Mapping[str, Any]) -> dict[str, Any]:
-        if any(name.startswith(_BACKBONE) for name in state):  # of a probe
+        if any(name.startswith(_BACKBONE) for name in state):  # weights of a probe
             return dict(state)
-        renamed = to_ours(state)
+        renamed = key_map(state)
         return {_BACKBONE + name: value for name, value in renamed.items() if not name.startswith(classifiers)}
 
     return rename
 
 
 class ProbeMetrics(ClassificationMetrics):
-    """Scores of several classifiers on the same samples: values, intervals and table are those of one of them, and
-    each one's top-1 is a value, too.
+    """Scores of several classifiers on the same samples.
+
+    Values, intervals and table are of the best or the chosen classifier; each classifier's top-1 is a value, too.
 
     Args:
-        kind: what they differ by, such as "rate".
-        names: their values of it.
-        chosen: number of the one; None: that with the most labels right, of equal ones that with the smaller loss.
+        num_classes: number of classes.
+        class_names: their names, None if they have none.
+        kind: what the classifiers differ in, such as "rate".
+        names: value of ``kind`` for each classifier.
+        chosen: number of the classifier; None: the one with the most correct labels, then with the smallest loss.
 
     Attributes:
-        best: its number, from ``compute`` on.
+        best: number of the classifier, set by ``compute``.
     """
 
     def __init__(
@@ -116,17 +125,23 @@ class ProbeMetrics(ClassificationMetrics):
         self._join()
 
     def _join(self) -> None:
-        self.state = {f"{key}, {name}": one.state[key] for name, one in zip(self.names, self.each) for key in one.state}
+        self.state = {
+            f"{key}, {name}": metrics.state[key]
+            for name, metrics in zip(self.names, self.each)
+            for key in metrics.state
+        }
 
     def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
         """Add a batch: logits (classifiers, batch, classes), labels int64 (batch,)."""
-        for one, own in zip(self.each, logits):
-            one.update(own, labels)
+        for metrics, head_logits in zip(self.each, logits):
+            metrics.update(head_logits, labels)
         self._join()
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
+        """Compute the values of the best classifier, and each classifier's top-1."""
         values = [
-            one.compute({key: state[f"{key}, {name}"] for key in one.state}) for name, one in zip(self.names, self.each)
+            metrics.compute({key: state[f"{key}, {name}"] for key in metrics.state})
+            for name, metrics in zip(self.names, self.each)
         ]
         if self._chosen is None:
             self.best = max(range(len(values)), key=lambda k: (values[k]["top-1 count"], -values[k]["loss"]))
@@ -134,14 +149,16 @@ class ProbeMetrics(ClassificationMetrics):
         return {**values[self.best], **(top1 if len(values) > 1 else {})}
 
     def per_sample(self) -> list[np.ndarray]:
+        """Return the per-sample table of the best classifier."""
         return self.each[self.best].per_sample()
 
     def summary(self, values: dict[str, float]) -> str:
+        """Format the scores, with the top-1 of the other classifiers."""
         others = [
             f"{name} {values[self._format_name(name)]:.2f}" for name in self.names if name != self.names[self.best]
         ]
-        beside = f"; {', '.join(others)}" if others else ""
-        return f"{super().summary(values)} ({self.kind} {self.names[self.best]}{beside})"
+        rest = f"; {', '.join(others)}" if others else ""
+        return f"{super().summary(values)} ({self.kind} {self.names[self.best]}{rest})"
 
     def _format_name(self, name: str) -> str:
         return f"top-1 of {self.kind} {name}"
@@ -156,20 +173,23 @@ class ProbeTask(Classification):
     num_heads = 0
 
     def trains_on(self, split: str) -> bool:
-        return False  # features are those of images as an evaluation sees them
+        """Return False: all features are computed with the evaluation transform."""
+        return False
 
     def build_dataset(self, split: str, cache_folder: Path) -> FeatureSamples:
-        found = super().build_dataset(split, cache_folder)
-        if found.dataset.labels is None:
+        """Open a split, which must have labels."""
+        opened = super().build_dataset(split, cache_folder)
+        if opened.dataset.labels is None:
             raise UserError(
                 f"dataset {self.config.DATA.DATASET} does not expose its labels, which a probe needs: give it an "
                 "attribute 'labels'"
             )
-        samples = FeatureSamples(found.dataset, found.transform)
-        samples.notices = found.notices
+        samples = FeatureSamples(opened.dataset, opened.transform)
+        samples.notices = opened.notices
         return samples
 
     def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Collate images, or features once they are computed."""
         batch = super().collate(samples)
         return {"features": batch.pop("images"), **batch} if batch["images"].ndim == 2 else batch
 
@@ -179,8 +199,11 @@ class ProbeTask(Classification):
     def on_weights_loaded(
         self, model: paddle.nn.Layer, datasets: Mapping[str, TransformedDataset], keep: Callable[..., np.ndarray]
     ) -> None:
+        """Compute the features of all splits with the loaded backbone."""
         if self.config.MODEL.PRETRAINED is None and self.config.MODEL.RESUME is None:
-            raise UserError("a probe of random weights says nothing: name trained ones with -pretrained=PATH or NAME")
+            raise UserError(
+                "a probe of random weights is meaningless: set trained weights with -pretrained=PATH or NAME"
+            )
         backbone: Any = model.backbone
         for split, samples in datasets.items():
             if isinstance(samples, FeatureSamples):
@@ -191,31 +214,36 @@ class ProbeTask(Classification):
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
     ) -> Records | None:
+        """Update the metrics; return the records of the best head, if they are kept."""
         logits, labels, metrics = self.logits(model, batch), batch["labels"], step.metrics
         metrics.update(logits, labels)
         if not step.keeps_records:
             return None
-        number, size = logits.shape[:2]
-        of_all = record_later(logits.flatten(0, 1), labels.tile([number]))
-        return lambda: of_all()[metrics.best * size : (metrics.best + 1) * size]  # asked for once the best is known
+        heads, size = logits.shape[:2]
+        all_records = record_later(logits.flatten(0, 1), labels.tile([heads]))
+        return lambda: all_records()[
+            metrics.best * size : (metrics.best + 1) * size
+        ]  # called when the best head is known
 
     def figures(
         self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
-        """Those of a classifier, of the images."""
+        """Build the figures of a classifier, with the images."""
         if isinstance(samples, FeatureSamples):
             samples = ClassificationSamples(samples.dataset, samples.transform)
         return super().figures(samples, records, model)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """Refuse predictions: a probe is not a classifier."""
         raise UserError(f"predict: {_NO_CLASSIFIER}")
 
     def export_parts(self) -> ExportParts:
+        """Refuse the export: a probe is not a classifier."""
         raise UserError(f"export: {_NO_CLASSIFIER}")
 
 
 class LinearProbe(ProbeTask):
-    """A linear layer for each learning rate; that with the best score counts, or that of PROBE.LEARNING_RATE."""
+    """A linear layer for each learning rate; the score is the best one's, or that of PROBE.LEARNING_RATE."""
 
     def __init__(self, config: ProbeSettings) -> None:
         super().__init__(config)
@@ -224,6 +252,7 @@ class LinearProbe(ProbeTask):
         self._chosen = None if config.PROBE.LEARNING_RATE is None else self._rates.index(config.PROBE.LEARNING_RATE)
 
     def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:
+        """Return the parameters of each head with its learning rate."""
         decays = {"weight": self.config.TRAIN.WEIGHT_DECAY, "bias": 0.0}
         return [
             {"names": [f"heads.{head}.{name}"], "weight_decay": decay, "learning_rate": rate}
@@ -234,34 +263,41 @@ class LinearProbe(ProbeTask):
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
+        """Compute the losses of all heads."""
         logits = self.logits(model, batch).astype("float32")  # (heads, batch, classes)
         labels, heads = batch["labels"].tile([self.num_heads]), self.num_heads
         losses = F.cross_entropy(logits.flatten(0, 1), labels, reduction="sum")
-        # Their mean is told; each layer learns from its own whole loss.
+        # Their mean is logged; each layer learns from its own whole loss.
         return {"loss": LossTerm(losses / heads, len(batch["labels"]), weight=heads)}
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """(heads, batch, classes)."""
-        is_known = "features" in batch  # else these are a look at a training that does not begin
+        """Compute logits (heads, batch, classes)."""
+        is_known = "features" in batch  # False for images of a check before training
         return model(batch["features"] if is_known else self.normalize(batch["images"]))
 
     def build_metrics(self) -> ProbeMetrics:
+        """Return the metrics of all heads."""
         names = [f"{rate:g}" for rate in self._rates]
         return ProbeMetrics(self.num_classes, self.evaluated_classes, "rate", names, self._chosen)
 
 
 class KnnProbe(ProbeTask):
-    """Votes of the most similar training images, by cosine and weighted with exp(similarity / temperature); the first
-    of PROBE.KNN_K counts."""
+    """Votes of the most similar training images, by cosine, weighted with exp(similarity / temperature).
+
+    The score is the one of the first number of neighbors in PROBE.KNN_K.
+    """
 
     def __init__(self, config: ProbeSettings) -> None:
         super().__init__(config)
         if not config.EVAL:
             raise UserError(f"TASK {config.TASK} trains nothing: add -eval")
         self._bank_samples: FeatureSamples | None = None
-        self._bank: tuple[paddle.Tensor, paddle.Tensor] | None = None  # of training images: see ``_open_bank``
+        self._bank: tuple[paddle.Tensor, paddle.Tensor] | None = (
+            None  # normalized features and labels for training images
+        )
 
     def build_dataset(self, split: str, cache_folder: Path) -> FeatureSamples:
+        """Open the split to evaluate, and the training images."""
         if split == "train":
             raise UserError("-split=train: each image would be its own nearest neighbor; take another split")
         self._bank_samples = super().build_dataset("train", cache_folder)
@@ -273,13 +309,14 @@ class KnnProbe(ProbeTask):
         return samples
 
     def dataset_signature(self, samples: Any) -> dict[str, Any]:
-        """Classes are those of the images, whatever the weights were trained on."""
+        """Return the signature of the data without the classes, which may differ from the weights' classes."""
         facts = super().dataset_signature(samples)
         return {name: fact for name, fact in facts.items() if "classes" not in name}
 
     def on_weights_loaded(
         self, model: paddle.nn.Layer, datasets: Mapping[str, TransformedDataset], keep: Callable[..., np.ndarray]
     ) -> None:
+        """Compute the features of the training images and of all splits."""
         bank = self._bank_samples
         assert bank is not None
         super().on_weights_loaded(model, {"train": bank, **datasets}, keep)
@@ -287,29 +324,35 @@ class KnnProbe(ProbeTask):
         self._bank = F.normalize(features, axis=-1), to_device(np.asarray(bank.dataset.labels, np.int64))
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """Logarithms of the classes' shares of the votes, (neighbors, batch, classes)."""
+        """Compute the logarithms of the classes' shares of the votes, (neighbors, batch, classes)."""
         assert self._bank is not None
         bank, labels = self._bank
-        numbers, own = self.config.PROBE.KNN_K, F.normalize(batch["features"], axis=-1)
-        similarity, place = nearest(own, bank, max(numbers))  # (batch, most)
-        similarity = similarity - similarity[:, :1]  # changes no share, and no exponential is too large
+        numbers, queries = self.config.PROBE.KNN_K, F.normalize(batch["features"], axis=-1)
+        similarity, place = find_nearest(queries, bank, max(numbers))  # (batch, most)
+        similarity = similarity - similarity[:, :1]  # does not change the shares, and avoids overflow
         votes = paddle.exp(similarity / self.config.PROBE.TEMPERATURE).unsqueeze(-1)
         votes = votes * F.one_hot(labels[place], self.num_classes)  # (batch, most, classes)
         sums = paddle.stack([votes[:, :number].sum(axis=1) for number in numbers])
         return paddle.log((sums / sums.sum(axis=-1, keepdim=True)).clip(min=_LEAST_VOTE))
 
     def build_metrics(self) -> ProbeMetrics:
+        """Return the metrics of all numbers of neighbors."""
         names = [str(number) for number in self.config.PROBE.KNN_K]
         return ProbeMetrics(self.num_classes, self.evaluated_classes, "neighbors", names, 0)
 
 
-def nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """The ``number`` largest products of each query with rows of the bank, in falling order, and their rows: float32
-    and int64 (queries, number). The bank is looked through in parts, so that its size costs no memory.
+def find_nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Find the ``number`` largest products of each query with rows of the bank, and their rows.
+
+    The bank is read in parts, so that its size does not increase the memory.
 
     Args:
         queries: float32 (queries, channels).
-        bank: float32 (rows, channels), at least ``number``.
+        bank: float32 (rows, channels), at least ``number`` rows.
+        number: products for each query.
+
+    Returns:
+        Products in descending order, float32, and their rows, int64, (queries, number) each.
     """
     best, places = [], []
     for first in range(0, bank.shape[0], _BANK_ROWS):

@@ -1,4 +1,7 @@
-"""Scores of somebody else's table of classes, by the rules of ``ClassificationMetrics``. Needs no Paddle."""
+"""Scores of a table of predicted classes from another program, by the rules of ``ClassificationMetrics``.
+
+Needs no Paddle.
+"""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,20 +17,21 @@ from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, find_layout, parse_scores, read_listed_classes
 
 _BEST = 5
-_FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
-_MOST_NUMBERS = 1 << 18  # at a time: as text they take twenty times their 2 MiB
-_ROUNDED = 0.01  # a thousand probabilities with four digits do not add up better
-_SMALLEST = 1e-15  # a probability below it counts as it: one sure mistake would make the mean infinite
+_FEWEST_CLASSES_OF_TOP5 = 6  # with five classes, top-5 is always 100 %
+_MOST_NUMBERS = 1 << 18  # parsed at a time: as text they take twenty times their 2 MiB
+_ROUNDED = 0.01  # tolerance of the sum of a thousand probabilities with four digits
+_SMALLEST = 1e-15  # smaller probabilities are replaced by it, or one confident mistake would make the mean infinite
 
 
 class TableAnswers(NamedTuple):
-    """A table's answers for the images, in the order of the truth.
+    """A table's answers for the images, in the order of the ground truth.
 
     Attributes:
-        places: int32 (images,), how many classes are preferred to the true one.
-        losses: float32 (images,); not a number where there are none.
-        top: the k whose top-k is known.
-        protocol, notices: lines.
+        places: int32 (images,), number of classes preferred to the true one.
+        losses: float32 (images,); NaN if there are none.
+        top: the available k of top-k.
+        protocol: lines about the rules.
+        notices: lines about the data.
     """
 
     places: np.ndarray
@@ -40,14 +44,16 @@ class TableAnswers(NamedTuple):
 def score(
     path: str, truth: ClassGroundTruth | str, softmax: bool = False, origin: ResultSource = UNKNOWN
 ) -> ScoreReport:
-    """Read a table of results and compare it with the truth.
+    """Read a table of results and compare it with the ground truth.
 
     Args:
-        truth: or the file of a table with the class of each image.
+        path: file of the results.
+        truth: the ground truth, or the file of a table with the class of each image.
         softmax: scores are logits.
-        origin: of the truth.
+        origin: of the ground truth.
+
     Raises:
-        UserError: a file is none of these, or lacks images, or names others.
+        UserError: a file is not such a table, or has missing or unknown images.
     """
     if isinstance(truth, str):
         listed = read_listed_classes(truth)
@@ -56,8 +62,8 @@ def score(
     else:
         layout = find_layout(path, truth.classes)
     if layout.scores and len(layout.scores) != len(truth.classes):
-        said = f"{len(layout.scores):,} columns of classes, but {truth.source} has {len(truth.classes):,} classes"
-        raise UserError(f"{path}: {said}")
+        columns = f"{len(layout.scores):,} columns of classes, but {truth.source} has {len(truth.classes):,} classes"
+        raise UserError(f"{path}: {columns}")
     finder = _ImageFinder(path, layout, truth)
     answers = _from_scores(finder, softmax) if layout.scores else _from_best(finder, softmax)
     finder.require_all()
@@ -65,7 +71,7 @@ def score(
     loss = means({"loss": answers.losses})
     has_loss = bool(np.isfinite(answers.losses).any())
     return ScoreReport(
-        counted=f"{len(truth.names):,} images of {len(truth.classes):,} classes: {path}, truth of {truth.source}",
+        counted=f"{len(truth.names):,} images of {len(truth.classes):,} classes: {path}, ground truth: {truth.source}",
         names=truth.names,
         sample="image",
         recompute=ProportionRecompute(lambda weights: {**classified(weights), **loss(weights)}, classified.rates()),
@@ -87,57 +93,65 @@ def score(
 
 
 def _load_truth(file: str, listed: Mapping[str, str], path: str, layout: ResultTableLayout) -> ClassGroundTruth:
-    """The truth of a table: its classes are those of the results where these have a column for each, else all that
-    either names."""
+    """Load the ground truth of a table.
+
+    Its classes are the columns of the results, or without these all classes in either table.
+    """
     true, notices = set(listed.values()), []
     if layout.scores:
         classes = layout.classes or [str(number) for number in range(len(layout.scores))]
         if true <= set(classes) and len(classes) > len(true):
-            said = shorten(", ".join(one for one in classes if one not in true), 60)
-            notices.append(f"{path}: columns that are no class of {file}: taken for classes, {said}")
+            extra = shorten(", ".join(name for name in classes if name not in true), 60)
+            notices.append(f"{path}: columns that are not classes of {file}: counted as classes, {extra}")
     else:
-        there = {row.cells[column].strip() for row in layout.rows(path) for column in layout.best}
-        if not there & true:
-            said = f"{shorten(', '.join(sorted(there)), 60)}: none is a class of {file}"
-            raise UserError(f"{path} has classes {said}, which has {shorten(', '.join(sorted(true)), 60)}")
-        _require_same_start(path, there, file, true)
-        classes = sorted(there | true, key=lambda one: (not one.isdecimal(), one.zfill(20), one))
-        if there - true:
-            said = f"classes that {file} does not have: wrong, {shorten(', '.join(sorted(there - true)), 60)}"
-            notices.append(f"{path}: {len(there - true):,} {said}")
+        predicted = {row.cells[column].strip() for row in layout.rows(path) for column in layout.best}
+        if not predicted & true:
+            shown = f"{shorten(', '.join(sorted(predicted)), 60)}: none is a class of {file}"
+            raise UserError(f"{path} has classes {shown}, which has {shorten(', '.join(sorted(true)), 60)}")
+        _require_same_start(path, predicted, file, true)
+        classes = sorted(predicted | true, key=lambda name: (not name.isdecimal(), name.zfill(20), name))
+        if predicted - true:
+            extra = f"classes that {file} does not have: wrong, {shorten(', '.join(sorted(predicted - true)), 60)}"
+            notices.append(f"{path}: {len(predicted - true):,} {extra}")
     label_of = _labels(classes)
-    unknown = next((name for name, own in listed.items() if own not in label_of), None)
+    unknown = next((name for name, class_name in listed.items() if class_name not in label_of), None)
     if unknown is not None:
-        said = f"{unknown} is of class {shorten(listed[unknown], 40)}"
-        raise UserError(f"{file}: {said}, which {path} has no column for; it has {shorten(', '.join(classes), 80)}")
+        image = f"{unknown} is of class {shorten(listed[unknown], 40)}"
+        raise UserError(f"{file}: {image}, which {path} has no column for; it has {shorten(', '.join(classes), 80)}")
     by_number = sorted(true - set(classes))
     if by_number:
-        said = f"class {by_number[0]} is the one at this place of {path}, from 0: {classes[label_of[by_number[0]]]}"
-        notices.append(f"{file}: {said}")
+        match = (
+            f"class {by_number[0]} is the class at this position of {path}, from 0: {classes[label_of[by_number[0]]]}"
+        )
+        notices.append(f"{file}: {match}")
     return ClassGroundTruth(
-        list(listed), np.array([label_of[own] for own in listed.values()], np.int64), classes, file, notices
+        list(listed),
+        np.array([label_of[class_name] for class_name in listed.values()], np.int64),
+        classes,
+        file,
+        notices,
     )
 
 
-def _require_same_start(path: str, there: set[str], file: str, true: set[str]) -> None:
-    """Refuse classes that are counted from another number than the truth's: both ends are off by one."""
-    if not all(map(str.isdecimal, there | true)):
+def _require_same_start(path: str, predicted: set[str], file: str, true: set[str]) -> None:
+    """Refuse classes that are counted from another number than in the ground truth: both ends are off by one."""
+    if not all(map(str.isdecimal, predicted | true)):
         return
-    ours, theirs = sorted(map(int, true)), sorted(map(int, there))
+    ours, theirs = sorted(map(int, true)), sorted(map(int, predicted))
     off = theirs[0] - ours[0]
     if abs(off) == 1 and theirs[-1] - ours[-1] == off:
-        ranges = f"{theirs[0]} to {theirs[-1]}, those of {file} from {ours[0]} to {ours[-1]}"
+        ranges = f"{theirs[0]} to {theirs[-1]}, but {file} from {ours[0]} to {ours[-1]}"
         raise UserError(f"{path} has classes from {ranges}: count both from the same number")
 
 
 def _labels(classes: Sequence[str]) -> dict[str, int]:
-    """Label of each class, by its name; and by its number from 0, unless all names are numbers, perhaps from 1."""
+    """Return labels by class name, and by number from 0 unless all names are numbers, which may start at 1."""
     numbers = {} if all(map(str.isdecimal, classes)) else {str(label): label for label in range(len(classes))}
     return {**numbers, **{name: label for label, name in enumerate(classes)}}
 
 
 class _ImageFinder:
-    """The image of each row."""
+    """Finds the image of each row."""
 
     def __init__(self, path: str, layout: ResultTableLayout, truth: ClassGroundTruth) -> None:
         self.path, self.layout, self.truth = path, layout, truth
@@ -145,13 +159,13 @@ class _ImageFinder:
         self._lines = np.zeros(len(truth.names), np.int64)  # of each image; 0: none so far
 
     def rows(self) -> Iterator[tuple[int, TableRow]]:
-        """Each row, with the position of its image.
+        """Yield each row with the position of its image.
 
         Raises:
-            UserError: it has none, or another row has the same.
+            UserError: a row has no image, or the image of another row.
         """
         for row in self.layout.rows(self.path):
-            place = self._names.row(row.cells[self.layout.name])
+            place = self._names.find_row(row.cells[self.layout.name])
             if place is None or self._lines[place]:
                 raise self._error(row, place)
             self._lines[place] = row.line
@@ -160,16 +174,20 @@ class _ImageFinder:
     def _error(self, row: TableRow, place: int | None) -> UserError:
         where = f"{self.path}, line {row.line}: {shorten(repr(row.cells[self.layout.name]), 80)}"
         if place is not None:
-            return UserError(f"{where} is the image of line {self._lines[place]} already; keep one")
-        known = f"{len(self.truth.names):,} images of {self.truth.source}, such as {self.truth.names[0]}"
-        return UserError(f"{where} is none of the {known}")
+            return UserError(f"{where} is already the image of line {self._lines[place]}; keep one")
+        images = f"{len(self.truth.names):,} images of {self.truth.source}, such as {self.truth.names[0]}"
+        return UserError(f"{where} is none of the {images}")
 
     def require_all(self) -> None:
-        """Raises UserError where images have no row: the mean of the others is another score."""
+        """Check that all images have a row: a mean without some would be another score.
+
+        Raises:
+            UserError: images have no row.
+        """
         without = np.flatnonzero(self._lines == 0)
         if len(without):
-            said = f"{len(without):,} of {len(self._lines):,} images of {self.truth.source} have no row"
-            raise UserError(f"{self.path}: {said}, such as {self.truth.names[without[0]]}; a score is of all of them")
+            missing = f"{len(without):,} of {len(self._lines):,} images of {self.truth.source} have no row"
+            raise UserError(f"{self.path}: {missing}, such as {self.truth.names[without[0]]}; a score needs all images")
 
 
 def _from_scores(finder: _ImageFinder, softmax: bool) -> TableAnswers:
@@ -187,8 +205,10 @@ def _from_scores(finder: _ImageFinder, softmax: bool) -> TableAnswers:
         finite = np.isfinite(scores).all(axis=1)
         places[chosen] = np.where(finite, ahead.sum(axis=1), len(classes))
         not_finite += int((~finite).sum())
-        own = scores[finite]
-        are_probabilities &= bool((own >= 0).all() and (np.abs(own.sum(axis=1) - 1) <= _ROUNDED).all())
+        finite_scores = scores[finite]
+        are_probabilities &= bool(
+            (finite_scores >= 0).all() and (np.abs(finite_scores.sum(axis=1) - 1) <= _ROUNDED).all()
+        )
         if softmax:
             with np.errstate(invalid="ignore"):
                 largest = scores.max(axis=1, keepdims=True)
@@ -199,53 +219,53 @@ def _from_scores(finder: _ImageFinder, softmax: bool) -> TableAnswers:
         smallest += int((true < _SMALLEST).sum())
     has_loss = (softmax or are_probabilities) and not not_finite
     top = (1, _BEST) if len(classes) >= _FEWEST_CLASSES_OF_TOP5 else (1,)
-    protocol = ["top-k: of classes with equal scores the first counts first; a row that is not finite is wrong"]
+    protocol = ["top-k: among classes with equal scores, the first comes first; a row that is not finite is wrong"]
     notices = []
     if not_finite:
-        notices.append(f"{finder.path}: {not_finite:,} rows with NaN or infinity: wrong, and loss is left out")
+        notices.append(f"{finder.path}: {not_finite:,} rows with NaN or infinity: wrong, and no loss is computed")
     elif not has_loss:
         why = "some are negative, or rows do not add up to 1"
         notices.append(
-            f"{finder.path}: scores, not probabilities ({why}): loss left out; -logits: that of their softmax"
+            f"{finder.path}: scores, not probabilities ({why}): no loss; add -logits to compute it from their softmax"
         )
     else:
-        what = "the scores' softmax" if softmax else "the probabilities"
-        protocol.append(f"loss: mean of -ln of the true class's share, of {what}")
+        shares = "the scores' softmax" if softmax else "the probabilities"
+        protocol.append(f"loss: mean of -ln of the true class's share in {shares}")
     if softmax and are_probabilities and has_loss:
-        notices.append(f"{finder.path}: rows add up to 1, as probabilities do: without -logits loss is of them")
+        notices.append(f"{finder.path}: rows add up to 1 like probabilities; remove -logits if they are probabilities")
     if has_loss and smallest:
-        notices.append(f"{finder.path}: {smallest:,} true classes below {_SMALLEST:g}: taken as that, as Kaggle does")
+        notices.append(f"{finder.path}: {smallest:,} true classes below {_SMALLEST:g}: raised to it, as Kaggle does")
     return TableAnswers(places, losses if has_loss else np.full(number, np.nan, np.float32), top, protocol, notices)
 
 
 def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     if softmax:
         raise UserError(
-            f"-logits: {finder.path} has no scores of classes, but {len(finder.layout.best)} best; leave it out"
+            f"-logits: {finder.path} has no scores of classes, but {len(finder.layout.best)} best; remove -logits"
         )
     truth, columns = finder.truth, finder.layout.best
     label_of = _labels(truth.classes)
     places = np.zeros(len(truth.names), np.int32)
-    off = np.zeros(len(truth.names), np.int64)  # the first class less the true one, of classes that are numbers
+    off = np.zeros(len(truth.names), np.int64)  # the first class minus the true one, if classes are numbers
     are_numbers = True
     for place, row in finder.rows():
-        called = [row.cells[column].strip() for column in columns]
-        unknown = [one for one in called if one not in label_of]
+        names = [row.cells[column].strip() for column in columns]
+        unknown = [name for name in names if name not in label_of]
         if unknown:
-            said = f"{shorten(repr(unknown[0]), 60)} is no class of {truth.source}"
-            raise UserError(f"{finder.path}, line {row.line}: {said}; it has {shorten(', '.join(truth.classes), 80)}")
-        labels = [label_of[one] for one in called]
+            name = f"{shorten(repr(unknown[0]), 60)} is not a class of {truth.source}"
+            raise UserError(f"{finder.path}, line {row.line}: {name}; it has {shorten(', '.join(truth.classes), 80)}")
+        labels = [label_of[name] for name in names]
         off[place] = labels[0] - truth.labels[place]
-        are_numbers &= called[0].isdecimal()
+        are_numbers &= names[0].isdecimal()
         places[place] = labels.index(truth.labels[place]) if truth.labels[place] in labels else len(columns)
     has_top5 = len(columns) >= _BEST and len(truth.classes) >= _FEWEST_CLASSES_OF_TOP5
-    said = f"the first {len(columns)} classes" if len(columns) > 1 else "one class"
-    protocol = [f"top-k: {said} of each row, in their order; no scores, so that there is no loss"]
+    ranked = f"the first {len(columns)} classes" if len(columns) > 1 else "one class"
+    protocol = [f"top-k: {ranked} of each row, in their order; no loss, since there are no scores"]
     right, shifted = int((off == 0).sum()), max(int((off == 1).sum()), int((off == -1).sum()))
     notices = []
     if are_numbers and shifted > max(right, len(off) / 2):
-        said = f"{shifted:,} of {len(off):,} would be right, and {right:,} are: is one side counted from 1?"
-        notices.append(f"{finder.path}: with classes one lower or higher {said}")
+        shift = f"{shifted:,} of {len(off):,} would be right, and {right:,} are: does one side count from 1?"
+        notices.append(f"{finder.path}: with classes one lower or higher {shift}")
     return TableAnswers(
         places, np.full(len(truth.names), np.nan, np.float32), (1, _BEST) if has_top5 else (1,), protocol, notices
     )

@@ -1,4 +1,4 @@
-"""Images of a classifier: of a split, with their transform, and new ones as an evaluation would see them."""
+"""Samples of image classification: a split with its transform, and new images with the transform of an evaluation."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from .settings import ClassificationDataSection, ClassificationSettings
 
 
 class ClassificationSamples(TransformedDataset):
-    """A dataset of images with its transform: what a loader process reads."""
+    """A dataset of images with its transform, as loader processes read it."""
 
     def __init__(self, dataset: ImageDataset, transform: Any, erasing: RandomErasing | None = None) -> None:
         self.dataset = dataset
@@ -27,11 +27,13 @@ class ClassificationSamples(TransformedDataset):
         self.reader: Any = dataset.read
         self.replacements: ReplacementReader | None = None  # replaces unreadable images
         self.is_balanced = False
-        left_out = dataset.left_out.num_images if dataset.left_out else 0
-        self.without = f"without {left_out:,} image{'s' * (left_out > 1)} not opened here" if left_out else ""
+        num_skipped = dataset.skipped_files.num_images if dataset.skipped_files else 0
+        self.exclusions = (
+            f"without {num_skipped:,} image{'s' * (num_skipped > 1)} not opened here" if num_skipped else ""
+        )
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing also what to erase."""
+        """Return ``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing, also what to erase."""
         stored, label = self._read(index)
         image = self.transform(stored, generator)
         if self.erasing is None:
@@ -44,20 +46,22 @@ class ClassificationSamples(TransformedDataset):
         return self.replacements.read(self.reader, index, self.dataset)
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
+        """Draw the order of an epoch if classes are balanced; None: the sampler decides."""
         return draw_balanced_order(self.dataset.labels, generator) if self.is_balanced else None
 
     @property
     def class_names(self) -> list[str] | None:
-        """Name of each class, if the dataset knows them."""
+        """Name of each class, if the dataset has names."""
         return self.dataset.class_names
 
     @property
     def is_random_split(self) -> bool:  # type: ignore[override] # the dataset knows
+        """Whether the dataset is a random split."""
         return self.dataset.is_random_split
 
 
 def find_dataset_class(config: ClassificationSettings) -> type[ImageDataset]:
-    """The class of the configured dataset; ``ImageDataset`` for one of a user's that is not registered here."""
+    """Return the class of the configured dataset; ``ImageDataset`` if a user's class is not registered here."""
     try:
         return dataset_class(config, ImageDataset)
     except UserError:
@@ -65,7 +69,7 @@ def find_dataset_class(config: ClassificationSettings) -> type[ImageDataset]:
 
 
 def evaluation_transform(data: ClassificationDataSection, kind: str) -> EvaluationTransform | GlyphTransform:
-    """Return what an evaluation makes of images.
+    """Build the transform of an evaluation.
 
     Args:
         data: the configuration's DATA.
@@ -73,23 +77,24 @@ def evaluation_transform(data: ClassificationDataSection, kind: str) -> Evaluati
     """
     if kind == "glyph":
         return GlyphTransform(data.IMAGE_SIZE, train=False, channels=data.IMAGE_CHANNELS)
-    how = data.INTERPOLATION, data.CROP_MODE
-    return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS, *how)
+    resize = data.INTERPOLATION, data.CROP_MODE
+    return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS, *resize)
 
 
 class ClassificationInput(NamedTuple):
-    """An image without a label as an evaluation would see it.
+    """The input transform of predictions.
 
     Attributes:
-        largest: pixels of the scaled image; an image so narrow that scaling its shorter side would fill the memory
-            is refused.
+        transform: the transform of an evaluation.
+        largest: most pixels of the scaled image; very narrow images are refused, since scaling their shorter side would
+            fill the memory.
     """
 
     transform: Any
     largest: int
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> tuple[np.ndarray, int]:
-        """As a labeled sample, with a label that nobody looks at.
+        """Transform an image; return it with the label 0, which is not used.
 
         Raises:
             BadSample: it would be too large.

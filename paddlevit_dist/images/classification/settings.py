@@ -1,4 +1,4 @@
-"""The keys that only classification of images reads: crops, augmentation, mixing, labels and teachers."""
+"""Keys that only image classification reads: crops, augmentation, mixing, labels and teachers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
@@ -30,30 +30,34 @@ from ..expected_input import find_expected_input
 from ..settings import IMAGES
 from .paddlevit_defaults import get_defaults
 
-_MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
+_MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each turns mixing on
 
 
 class ClassificationDataSection(settings.ImageDataSection):
-    # Of these and the next ones the defaults are what the weights expect, where that is known (``expected_input``).
-    IMAGE_SIZE: int = key(224, "height and width in pixels that the model sees", Range(low=1, high=10_000))
+    """Keys of DATA for image classification."""
+
+    # The defaults of size, crop and resize are what the weights expect, if that is known (``expected_input``).
+    IMAGE_SIZE: int = key(224, "height and width of the model's input in pixels", Range(low=1, high=10_000))
     IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for color, 1 for gray")
-    CROP_PCT: float = key(0.875, "evaluation: share of the resized image that is kept", SHARE_ABOVE_0)
+    CROP_PCT: float = key(0.875, "evaluation: share of the resized image that the center crop keeps", SHARE_ABOVE_0)
     INTERPOLATION: Literal["bicubic", "bilinear"] = key(
-        "bicubic", "evaluation: how images are resized; torchvision's own weights expect bilinear"
+        "bicubic", "evaluation: filter for resizing; torchvision's own weights expect bilinear"
     )
     CROP_MODE: Literal["center", "squash"] = key(
-        "center", "evaluation: the resize keeps the image's proportions (center) or makes a square (squash)"
+        "center", "evaluation: resize with the image's aspect ratio (center) or to a square (squash)"
     )
     DECODER: Literal["exact", "fast"] = key(
-        "exact", "training images: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is always exact"
+        "exact", "decoder of training images: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is exact"
     )
-    CROP_SCALE: Pair[float] = key([0.08, 1.0], "training crop: share of the area", SHARE_ABOVE_0)
-    CROP_RATIO: Pair[float] = key([0.75, 4 / 3], "training crop: width to height", ABOVE_0)
-    GLYPH_DISTORTION: float = key(1.0, "training on signs: strength of the small affine maps, 0 for none", SHARE)
-    CLASS_BALANCED: bool = key(False, "training reads all classes equally often")
+    CROP_SCALE: Pair[float] = key([0.08, 1.0], "training crop: range of its share of the area", SHARE_ABOVE_0)
+    CROP_RATIO: Pair[float] = key([0.75, 4 / 3], "training crop: range of width to height", ABOVE_0)
+    GLYPH_DISTORTION: float = key(1.0, "training on glyphs: strength of the small affine maps, 0 for none", SHARE)
+    CLASS_BALANCED: bool = key(False, "training: read all classes equally often")
 
 
 class ClassificationTrainSection(every_run.TrainSection):
+    """Keys of TRAIN for image classification."""
+
     SMOOTHING: float = key(0.0, "label smoothing", SHARE_BELOW_1)
     CLASS_WEIGHTS: list[float] | Literal["balanced"] | None = key(
         None,
@@ -61,7 +65,7 @@ class ClassificationTrainSection(every_run.TrainSection):
         AT_LEAST_0,
     )
     DISTILLATION_TYPE: Literal["none", "soft", "hard"] = key(
-        "none", "learn from a teacher too: its decisions (hard) or its distribution (soft)"
+        "none", "teacher signal to learn from: its decisions (hard) or its distribution (soft)"
     )
     DISTILLATION_ALPHA: float = key(0.5, "share of the teacher in the loss", SHARE)
     TEACHER_MODEL: PathText | None = key(None, "a registered model, or the path of an exported one without extension")
@@ -70,107 +74,118 @@ class ClassificationTrainSection(every_run.TrainSection):
     RAND_AUGMENT_LAYERS: int = key(2, "RAND_AUGMENT true: operations per image", AT_LEAST_1)
     RAND_AUGMENT_MAGNITUDE: int = key(9, "RAND_AUGMENT true: strength", Range(low=0, high=10))
     AUTO_AUGMENT: bool | str = key(False, "without RAND_AUGMENT: true (original), originalr, v0, v0r or 3a")
-    COLOR_JITTER: float = key(0.0, "without RAND_AUGMENT and AUTO_AUGMENT, or with 3a: range", AT_LEAST_0)
+    COLOR_JITTER: float = key(
+        0.0, "range of color changes, without RAND_AUGMENT and AUTO_AUGMENT or with 3a", AT_LEAST_0
+    )
     GRAYSCALE_PROB: float = key(0.0, "probability of a gray image", SHARE)
     GAUSSIAN_BLUR_PROB: float = key(0.0, "probability of a blur of 0.1 to 2 pixels", SHARE)
-    SOLARIZE_PROB: float = key(0.0, "probability of inverting all values from 128 on", SHARE)
+    SOLARIZE_PROB: float = key(0.0, "probability of inverting all values of 128 and more", SHARE)
     RANDOM_ERASE_PROB: float = key(0.0, "probability of erasing boxes of an image", SHARE)
     RANDOM_ERASE_MODE: Literal["const", "rand", "pixel"] = key(
-        "pixel", "boxes become the mean (const), a random color (rand) or noise (pixel)"
+        "pixel", "content of erased boxes: the mean (const), a random color (rand) or noise (pixel)"
     )
-    RANDOM_ERASE_COUNT: int = key(1, "most boxes of an image", AT_LEAST_1)
-    MIXUP_ALPHA: float = key(0.0, "mixup: of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0)
-    CUTMIX_ALPHA: float = key(0.0, "cutmix: of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0)
+    RANDOM_ERASE_COUNT: int = key(1, "largest number of erased boxes of an image", AT_LEAST_1)
+    MIXUP_ALPHA: float = key(0.0, "mixup: alpha of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0)
+    CUTMIX_ALPHA: float = key(0.0, "cutmix: alpha of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0)
     CUTMIX_MINMAX: Pair[float] | None = key(
-        None, "cutmix: shortest and longest side of the box to the image's, instead of CUTMIX_ALPHA", SHARE_ABOVE_0
+        None, "cutmix: range of the box's side relative to the image's, instead of CUTMIX_ALPHA", SHARE_ABOVE_0
     )
     MIXUP_PROB: float = key(1.0, "probability of mixing at all (mixup or cutmix)", SHARE)
-    MIXUP_SWITCH_PROB: float = key(0.5, "probability of cutmix where both are on", SHARE)
+    MIXUP_SWITCH_PROB: float = key(0.5, "probability of cutmix if both are on", SHARE)
     MIXUP_MODE: Literal["batch", "pair", "elem"] = key(
-        "batch", "one draw for a whole batch, for each pair of images or for each image"
+        "batch", "draw the mix once for a batch (batch), for each pair of images (pair) or for each image (elem)"
     )
 
 
 class ClassificationSettings(settings.ImageSettings):
+    """Keys of image classification."""
+
     DATA: ClassificationDataSection
     TRAIN: ClassificationTrainSection
 
 
 class ProbeKeys(Section):
-    # DINOv2's, for a batch of 256.
+    """Keys of PROBE."""
+
+    # DINOv2's rates, for a batch of 256.
     LEARNING_RATES: list[float] = key(
         [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1],
-        "linear probe: a layer for each, factors of TRAIN.BASE_LR",
+        "linear probe: learning rate of each layer, as factors of TRAIN.BASE_LR",
         ABOVE_0,
     )
     LEARNING_RATE: float | None = key(
-        None, "linear probe: the one of LEARNING_RATES that is evaluated; None: the best on what is evaluated", ABOVE_0
+        None, "linear probe: one of LEARNING_RATES to evaluate; None: the best one on the evaluated split", ABOVE_0
     )
-    KNN_K: list[int] = key([20, 10], "nearest neighbors: numbers that vote; the first is the score", AT_LEAST_1)
-    TEMPERATURE: float = key(0.07, "nearest neighbors: votes weigh exp(similarity / temperature)", ABOVE_0)
+    KNN_K: list[int] = key(
+        [20, 10], "nearest neighbors: numbers of neighbors; the score is the first one's", AT_LEAST_1
+    )
+    TEMPERATURE: float = key(
+        0.07, "nearest neighbors: temperature of the weights exp(similarity / temperature)", ABOVE_0
+    )
 
 
 class ProbeSettings(ClassificationSettings):
+    """Keys of probes."""
+
     PROBE: ProbeKeys
 
 
-_TEMPERATURE = "TRAIN.DISTILLATION_TAU"  # PaddleViT's
+_TEMPERATURE = "TRAIN.DISTILLATION_TAU"  # a key of PaddleViT
 
 
-def _complete(values: CfgNode, settings: Mapping[str, KeySetting], everything: Sequence[KeySetting]) -> list[str]:
-    """Images are evaluated at the size, with the crop and by the resize that the weights expect."""
-    for setting in everything:
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]) -> list[str]:
+    """Set size, crop and resize of evaluation to what the weights expect, and refuse a temperature other than 1."""
+    for setting in all_settings:
         if setting.name == _TEMPERATURE and str(setting.value) not in ("1", "1.0", "None"):
-            raise UserError(f"{setting.place}: {_TEMPERATURE} is {show(setting.value)}: here it is 1; leave it out")
+            raise UserError(
+                f"{setting.origin}: {_TEMPERATURE} is {show(setting.value)}, but only 1 is supported; remove it"
+            )
     names = ["IMAGE_SIZE", "CROP_PCT"]
-    # PaddleViT's files state a crop, and resize bicubically with the image's proportions.
+    # PaddleViT's files set a crop, and resize bicubically with the image's aspect ratio.
     crop = settings.get("DATA.CROP_PCT")
     names += ["INTERPOLATION", "CROP_MODE"] if crop is None or crop.source == COMMAND_LINE else []
     names = [name for name in names if f"DATA.{name}" not in settings]
-    found = find_expected_input(values, is_hub_asked=bool(names))
-    for name in names if found is not None else ():
-        values.DATA[name] = getattr(found[0], name.lower())
+    match = find_expected_input(values, is_hub_asked=bool(names))
+    for name in names if match is not None else ():
+        values.DATA[name] = getattr(match[0], name.lower())
     return []
 
 
-def _check(given: ConfigView[ClassificationSettings]) -> list[str]:
-    data, train = given.values.DATA, given.values.TRAIN
+def _check(view: ConfigView[ClassificationSettings]) -> list[str]:
+    data, train = view.values.DATA, view.values.TRAIN
     for name in ("CROP_SCALE", "CROP_RATIO"):
         low, high = data[name]
         if low > high:
-            raise UserError(f"{given[f'DATA.{name}']}: expected the smaller number first")
-    if given.values.EVAL:
+            raise UserError(f"{view[f'DATA.{name}']}: expected the smaller number first")
+    if view.values.EVAL:
         return []
     if train.CUTMIX_MINMAX is not None and train.CUTMIX_MINMAX[0] > train.CUTMIX_MINMAX[1]:
-        raise UserError(f"{given['TRAIN.CUTMIX_MINMAX']}: expected the smaller number first")
+        raise UserError(f"{view['TRAIN.CUTMIX_MINMAX']}: expected the smaller number first")
     for name in _MIXING:
         if train[name.split(".")[-1]] and train.MIXUP_PROB and data.BATCH_SIZE == 1:
-            raise UserError(
-                f"{given[name]}: an image is mixed with another of its batch, but {given['DATA.BATCH_SIZE']}"
-            )
+            raise UserError(f"{view[name]}: images are mixed with others of their batch, but {view['DATA.BATCH_SIZE']}")
     if data.CLASS_BALANCED and train.CLASS_WEIGHTS is not None:
         raise UserError(
-            f"{given['DATA.CLASS_BALANCED']} and {given['TRAIN.CLASS_WEIGHTS']}: "
-            "both make up for rare classes; keep one"
+            f"{view['DATA.CLASS_BALANCED']} and {view['TRAIN.CLASS_WEIGHTS']}: both correct for rare classes; keep one"
         )
-    if "TRAIN.MIXUP_PROB" in given and train.MIXUP_PROB and not any(name in given for name in _MIXING):
-        return [f"{given['TRAIN.MIXUP_PROB']}: no effect: none of {', '.join(_MIXING)} is set"]
+    if "TRAIN.MIXUP_PROB" in view and train.MIXUP_PROB and not any(name in view for name in _MIXING):
+        return [f"{view['TRAIN.MIXUP_PROB']}: no effect: none of {', '.join(_MIXING)} is set"]
     return []
 
 
-def _find_unused(given: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKeys]:
-    data, train = given.values.DATA, given.values.TRAIN
+def _find_unused(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKeys]:
+    data, train = view.values.DATA, view.values.TRAIN
     policy = None
     if train.RAND_AUGMENT:
         policy = "TRAIN.RAND_AUGMENT"
         if train.AUTO_AUGMENT:
-            yield IgnoredKeys(("TRAIN.AUTO_AUGMENT",), policy, "{} takes its place")
+            yield IgnoredKeys(("TRAIN.AUTO_AUGMENT",), policy, "{} replaces it")
         if train.RAND_AUGMENT is not True:
-            yield IgnoredKeys(("TRAIN.RAND_AUGMENT_LAYERS", "TRAIN.RAND_AUGMENT_MAGNITUDE"), policy, "{} says it")
+            yield IgnoredKeys(("TRAIN.RAND_AUGMENT_LAYERS", "TRAIN.RAND_AUGMENT_MAGNITUDE"), policy, "{} contains it")
     elif train.AUTO_AUGMENT and not str(train.AUTO_AUGMENT).startswith("3a"):
         policy = "TRAIN.AUTO_AUGMENT"
     if policy and train.COLOR_JITTER:
-        yield IgnoredKeys(("TRAIN.COLOR_JITTER",), policy, "{} takes its place")
+        yield IgnoredKeys(("TRAIN.COLOR_JITTER",), policy, "{} replaces it")
     if train.DISTILLATION_TYPE == "none":
         names = ("DISTILLATION_ALPHA", "TEACHER_MODEL", "TEACHER_WEIGHTS")
         yield IgnoredKeys(
@@ -192,7 +207,7 @@ TABLE = KeyTable(
     find_ignored=_find_unused,
     ignored_keys={
         _TEMPERATURE: "it is 1, as in DeiT's and PaddleViT's recipes",
-        "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as PaddleViT does it, and a batch has no clean part",
+        "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as in PaddleViT, and a batch has no clean part",
     },
 )
 
@@ -204,41 +219,39 @@ _INPUT = (
 
 
 def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Network and input are those of the run whose weights are given, unless the command line says otherwise."""
-    from ...checkpoint.content import checkpoint_in, read_about  # which need NumPy, and other commands do not
+    """Set network and input of the run that the weights are from, unless the command line sets them."""
+    from ...checkpoint.content import read_about, resolve_checkpoint  # they need NumPy, which other commands do not
 
     source = values.MODEL.PRETRAINED
     if source is None or is_fetched(source):
         return []
-    said = (read_about(str(checkpoint_in(source))) or {}).get("settings")
-    if not isinstance(said, Mapping) or said.get("TASK") != "classification":
+    stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
+    if not isinstance(stored, Mapping) or stored.get("TASK") != "classification":
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
     for section, name in (name.split(".") for name in [*names, *(f"DATA.{name}" for name in _INPUT)]):
-        given = settings.get(f"{section}.{name}")
-        if name in said.get(section, {}) and (given is None or given.source != COMMAND_LINE):
+        setting = settings.get(f"{section}.{name}")
+        if name in stored.get(section, {}) and (setting is None or setting.source != COMMAND_LINE):
             if (section, name) == ("MODEL", "NAME"):
-                refuse_unnamed_code(said[section][name], str(source))
-            values[section][name] = said[section][name]
+                refuse_unnamed_code(stored[section][name], str(source))
+            values[section][name] = stored[section][name]
     size = f"{values.DATA.IMAGE_SIZE} pixels"
-    return [f"MODEL.NAME {values.MODEL.NAME}, {size}: network and input of the run that {source} is of"]
+    return [f"MODEL.NAME {values.MODEL.NAME}, {size}: network and input of the run of {source}"]
 
 
-def _check_probe(given: ConfigView[ProbeSettings]) -> list[str]:
-    probe = given.values.PROBE
+def _check_probe(view: ConfigView[ProbeSettings]) -> list[str]:
+    probe = view.values.PROBE
     for name in ("LEARNING_RATES", "KNN_K"):
         if not probe[name] or len(set(probe[name])) < len(probe[name]):
-            raise UserError(f"{given[f'PROBE.{name}']}: expected each one once, and one at least")
+            raise UserError(f"{view[f'PROBE.{name}']}: expected at least one value, each only once")
     if probe.LEARNING_RATE is not None and probe.LEARNING_RATE not in probe.LEARNING_RATES:
-        raise UserError(f"{given['PROBE.LEARNING_RATE']}: expected one of {given['PROBE.LEARNING_RATES']}")
+        raise UserError(f"{view['PROBE.LEARNING_RATE']}: expected one of {view['PROBE.LEARNING_RATES']}")
     return []
 
 
-def _find_unused_of_probe(given: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
-    names = (*TABLE.of_training() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE")
-    yield IgnoredKeys(
-        tuple(sorted(names)), "TASK", "features are computed once, of images as an evaluation sees them: {}"
-    )
+def _find_unused_probe_keys(view: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
+    names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE")
+    yield IgnoredKeys(tuple(sorted(names)), "TASK", "features are computed once, with the evaluation transform: {}")
 
 
 PROBE_TABLE = KeyTable(
@@ -246,5 +259,5 @@ PROBE_TABLE = KeyTable(
     effects={"network": ("PROBE.LEARNING_RATES",), "score": ("PROBE.",)},
     resolve_defaults=_complete_probe,
     check=_check_probe,
-    find_ignored=_find_unused_of_probe,
+    find_ignored=_find_unused_probe_keys,
 )

@@ -1,5 +1,4 @@
-"""Image classification: any registered image model, cross-entropy with label smoothing and mixed labels, top-1 and
-(from six classes up) top-5."""
+"""Image classification with any registered model: cross-entropy with label smoothing and mixed labels, top-1, top-5."""
 
 import hashlib
 import math
@@ -14,7 +13,7 @@ import paddle.nn.functional as F
 from ...distributed import has_batch_norm, rank
 from ...extension import make
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import ClassifierTask, joined
+from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedAnswers
 from ...models import create_model
 from ...runtime.device_kinds import accelerator_bytes
@@ -33,7 +32,7 @@ from .. import expected_input
 from ..data.held_out import open_images
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
-from ..data.inputs import image_inputs
+from ..data.inputs import open_image_inputs
 from ..data.inspection import SplitInspection
 from ..data.parts import PartReader
 from ..data.quarantine import ReplacementReader, merge_quarantine
@@ -50,7 +49,7 @@ from ..transforms.on_device import (
     soft_cross_entropy,
 )
 from ..transforms.policies import build_augmentation
-from .class_balance import class_weights, format_imbalance, weighted_cross_entropy
+from .class_balance import compute_class_weights, format_imbalance, weighted_cross_entropy
 from .distillation import build_teacher, distillation_loss
 from .export import export_parts
 from .figures import report_figures, roll_out
@@ -58,8 +57,8 @@ from .prediction import ImageClassWriter
 from .samples import ClassificationInput, ClassificationSamples, evaluation_transform, find_dataset_class
 from .settings import ClassificationSettings
 
-_ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
-_MOST_CLASSES_TOLD = 20
+_ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check its dimensions
+_MOST_CLASSES_SHOWN = 20
 
 
 class Classification(ClassifierTask):
@@ -77,7 +76,7 @@ class Classification(ClassifierTask):
         "TRAIN.CUTMIX_MINMAX": None,
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
     }
-    evaluated_classes: Sequence[str] | None = None  # their names, where the data know them
+    evaluated_classes: Sequence[str] | None = None  # their names, if the data have them
 
     def __init__(self, config: ClassificationSettings) -> None:
         super().__init__(config)
@@ -88,7 +87,7 @@ class Classification(ClassifierTask):
         self.class_weights = None
         self.replacements: ReplacementReader | None = None
         self.teacher = None
-        self._crops: TrainingTransform | None = None  # of training images
+        self._crops: TrainingTransform | None = None  # transform of training images
         self._inspection: SplitInspection | None = SplitInspection(
             config.EVAL, data.ON_INVALID_SAMPLE == "skip", data.ALLOW_SKIPPED_FILES
         )
@@ -106,12 +105,13 @@ class Classification(ClassifierTask):
     # ---- data ----------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> ClassificationSamples:
+        """Open a split with its transform, check it, and log what was found."""
         data = self.config.DATA
         dataset, notes = open_images(self.config, split, cache_folder)
         self._check_classes(dataset)
         if dataset.labels is not None:
             check_labels(np.asarray(dataset.labels), dataset.num_classes, f"dataset {data.DATASET}", dataset.describe)
-        notes += self._inspection.look(dataset, split, dataset.num_classes)
+        notes += self._inspection.inspect(dataset, split, dataset.num_classes)
         is_training = self.trains_on(split)
         transform = self.training_transform(dataset.kind) if is_training else evaluation_transform(data, dataset.kind)
         samples = ClassificationSamples(dataset, transform, self.erasing if is_training else None)
@@ -124,31 +124,33 @@ class Classification(ClassifierTask):
         return samples
 
     def training_transform(self, kind: str) -> TrainingTransform | GlyphTransform:
-        """Return what a training makes of images; ``kind``: "photo" or "glyph"."""
+        """Build the transform of training images; ``kind``: "photo" or "glyph"."""
         data = self.config.DATA
         augment = build_augmentation(self.config.TRAIN, data.IMAGENET_MEAN)
         if kind == "glyph":
             distortion = data.GLYPH_DISTORTION
             return GlyphTransform(data.IMAGE_SIZE, True, data.IMAGE_CHANNELS, distortion=distortion, augment=augment)
         crop = tuple(data.CROP_SCALE), tuple(data.CROP_RATIO)
-        transform = make(lambda one: one.training_transform(), lambda: TrainingTransform)
+        transform = make(lambda extension: extension.training_transform(), lambda: TrainingTransform)
         return transform(data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment)
 
     def describe_samples(self, samples: Any) -> str:
-        said = super().describe_samples(samples)
-        # A program may hand the trainer samples of its own.
+        """Describe a split: number of images, and images in each class."""
+        text = super().describe_samples(samples)
+        # A program may pass its own samples to the trainer.
         if not isinstance(samples, ClassificationSamples) or samples.dataset.labels is None:
-            return said
+            return text
         labels = samples.dataset.labels
         numbers = np.bincount(np.asarray(labels, dtype=np.int64), minlength=samples.dataset.num_classes)
-        if len(numbers) > _MOST_CLASSES_TOLD:
-            return f"{said} of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
+        if len(numbers) > _MOST_CLASSES_SHOWN:
+            return f"{text} of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
         names = samples.class_names or range(len(numbers))
-        return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
+        return f"{text}: " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
 
     def dataset_signature(self, samples: Any) -> dict[str, Any]:
+        """Return what identifies the data of a split: number, labels and classes."""
         facts = super().dataset_signature(samples)
-        if not isinstance(samples, ClassificationSamples):  # a program's own
+        if not isinstance(samples, ClassificationSamples):  # a program's samples
             return facts
         facts["number of classes"] = samples.dataset.num_classes
         labels = samples.dataset.labels
@@ -159,21 +161,22 @@ class Classification(ClassifierTask):
         return facts
 
     def preprocess_signature(self) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on."""
         data = self.config.DATA
         crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
         names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
 
     def _apply_training_policies(self, samples: ClassificationSamples) -> None:
-        """Class weights, class-balanced reading and the replacement of unreadable images; never in an evaluation."""
+        """Apply class weights, class-balanced reading and the replacement of unreadable images to training samples."""
         data = self.config.DATA
         labels = samples.dataset.labels
         if labels is None and (data.CLASS_BALANCED or self.config.TRAIN.CLASS_WEIGHTS is not None):
             raise UserError(
-                f"dataset {data.DATASET} does not expose its labels: give it an attribute 'labels', or leave out "
+                f"dataset {data.DATASET} does not expose its labels: give it an attribute 'labels', or remove "
                 "DATA.CLASS_BALANCED and TRAIN.CLASS_WEIGHTS"
             )
-        self.class_weights = class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self.num_classes)
+        self.class_weights = compute_class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self.num_classes)
         samples.is_balanced = data.CLASS_BALANCED
         if labels is not None:
             is_corrected = data.CLASS_BALANCED or self.class_weights is not None
@@ -183,7 +186,7 @@ class Classification(ClassifierTask):
         if data.ON_INVALID_SAMPLE == "skip":
             samples.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
         elif samples.dataset.reads_parts and isinstance(samples.transform, TrainingTransform):
-            # An image that cannot be decoded would be found too late to be replaced.
+            # The reader would find an image that cannot be decoded too late to replace it.
             samples.reader = PartReader(samples.dataset)
 
     def _use_fast_decoder(self, samples: ClassificationSamples) -> None:
@@ -195,7 +198,7 @@ class Classification(ClassifierTask):
         samples.notices.append(f"training images are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
 
     def finish_epoch(self) -> list[str]:
-        """Merge the unreadable images found by all ranks into one list; every rank must call this."""
+        """Merge the unreadable images of all ranks into one list; every rank must call this."""
         return merge_quarantine(self.replacements, Path(self.config.SAVE))
 
     def _check_classes(self, dataset: Any) -> None:
@@ -210,27 +213,32 @@ class Classification(ClassifierTask):
         if self.num_classes < dataset.num_classes:
             raise UserError(
                 f"dataset {self.config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
-                f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or leave it out"
+                f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or remove it"
             )
 
     def reading_advice(self, samples: Any) -> Sequence[str]:
-        if not isinstance(samples, ClassificationSamples) or samples.dataset.reading is None:  # not files of images
+        """Return ways to read images faster."""
+        if not isinstance(samples, ClassificationSamples) or samples.dataset.reading is None:  # not image files
             return ()
-        packing = f"make smaller images once ({program('prepare images')} -h)"
+        packing = f"store smaller images once ({program('prepare images')} -h)"
         return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
 
     def get_classes(self, samples: Any) -> np.ndarray | None:
+        """Return the label of each sample, int64 (samples,); None if they are not known."""
         labels = samples.dataset.labels if isinstance(samples, ClassificationSamples) else None
         return None if labels is None else np.asarray(labels, dtype=np.int64)
 
     def classes_in(self, sample: Any) -> np.ndarray | None:
+        """Return the class of a sample."""
         return np.asarray(sample[1], dtype=np.int64)
 
     def check_sample(self, sample: Any) -> None:
+        """Check the values of an image and its label."""
         require_finite(sample[0], "image")
         require_label(sample[1], self.num_classes)
 
     def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Stack images and labels to a batch."""
         images, labels, *erased = zip(*samples)
         # images uint8 (batch, channels, size, size), a quarter of the bytes of float32; labels int64 (batch,)
         batch = {"images": np.stack(images), "labels": np.asarray(labels, dtype=np.int64)}
@@ -241,10 +249,11 @@ class Classification(ClassifierTask):
     # ---- model ---------------------------------------------------------------------------------------------------
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        """Build the model, and in training its teacher."""
         config = self.config
-        if self.class_names is None and num_classes == NUM_CLASSES_OF_LISTS:  # of trained weights
+        if self.class_names is None and num_classes == NUM_CLASSES_OF_LISTS:  # trained weights
             self.class_names = list(names_by_synset().values())
-            self.notices.append("note: the weights do not name their 1,000 classes: they are taken for ImageNet's")
+            self.notices.append("note: the weights do not name their 1,000 classes; ImageNet's names are used")
         model = self._create_model(num_classes or self.num_classes)
         if not config.EVAL:
             self.notices += filter(None, [expected_input.format_better_weights(config, accelerator_bytes())])
@@ -266,15 +275,16 @@ class Classification(ClassifierTask):
         )
 
     def check_model(self) -> list[str]:
+        """Build the model without memory for its weights, to check its options."""
         with paddle.LazyGuard():  # shapes only
             self._create_model(self.num_classes or _ANY_NUMBER_OF_CLASSES)
         train = self.config.TRAIN
         if self.config.EVAL or train.DISTILLATION_TYPE == "none" or train.TEACHER_MODEL is not None:
             return []
-        return [f"note: a training needs TRAIN.TEACHER_MODEL (TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE})"]
+        return [f"note: training needs TRAIN.TEACHER_MODEL (TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE})"]
 
     def normalize(self, images: paddle.Tensor) -> paddle.Tensor:
-        """uint8 pixels (batch, channels, height, width) -> float32 of the same shape."""
+        """Normalize uint8 pixels (batch, channels, height, width) to float32 of the same shape."""
         return self.normalizer(images)
 
     # ---- training ------------------------------------------------------------------------------------------------
@@ -282,35 +292,36 @@ class Classification(ClassifierTask):
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
+        """Compute the losses and the training accuracy of a batch."""
         labels = batch["labels"]
         images, mix = self.training_images(batch, step)
         outputs = model(images)
         # A distilled model has two heads, for the labels and for the teacher; each (batch, classes).
         heads = outputs if isinstance(outputs, tuple) else (outputs, outputs)
-        logits, taught = (head.astype("float32") for head in heads)
+        logits, teacher_logits = (head.astype("float32") for head in heads)
         count = labels.shape[0]
         with paddle.no_grad():
-            # A mixed image counts as right when its label with the larger share comes first; the training score is
-            # therefore lower than that of whole images.
-            shown = labels if mix is None else mix.dominant(labels)
-            correct = (logits.argmax(axis=-1) == shown).astype("float32").sum()
+            # A mixed image counts as correct if its label with the larger share is predicted, so the training accuracy
+            # is lower than with whole images.
+            main_labels = labels if mix is None else mix.dominant(labels)
+            correct = (logits.argmax(axis=-1) == main_labels).astype("float32").sum()
         shown_accuracy = LossTerm(100.0 * correct, count, weight=0.0)
         loss = self._cross_entropy(logits, labels, mix)
         if self.teacher is None:
             return {"loss": LossTerm(loss, count), "top-1": shown_accuracy}
         train = self.config.TRAIN
         share = train.DISTILLATION_ALPHA
-        lesson = distillation_loss(train.DISTILLATION_TYPE, taught, self.teacher(images))
+        distillation = distillation_loss(train.DISTILLATION_TYPE, teacher_logits, self.teacher(images))
         return {
             "loss": LossTerm(loss, count, weight=1.0 - share),
-            "distillation": LossTerm(lesson, count, weight=share),
+            "distillation": LossTerm(distillation, count, weight=share),
             "top-1": shown_accuracy,
         }
 
     def training_images(
         self, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> tuple[paddle.Tensor, MixParameters | None]:
-        """The model's input, normalized, erased and mixed, and how it was mixed."""
+        """Normalize, erase and mix a batch; also return the mix."""
         images = self.normalizer(batch["images"])
         if self.erasing is not None:
             images = self.erasing.fill(images, batch)
@@ -318,15 +329,18 @@ class Classification(ClassifierTask):
         return (images if mix is None else mix.images(images)), mix
 
     def _draw_mix(self, shape: Sequence[int], step: StepPosition) -> MixParameters | None:
-        """How to mix this process's micro-batch; None: not at all."""
+        """Draw the mix of this process's micro-batch; None: not mixed."""
         if self.mixing is None:
             return None
         generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
         return self.mixing.draw(generator, tuple(shape))
 
     def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: MixParameters | None) -> paddle.Tensor:
-        """Summed over the batch. Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) mixes the true
-        label's loss with the mean over all classes."""
+        """Compute the cross-entropy, summed over the batch.
+
+        Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) mixes the true label's loss with the mean
+        over all classes.
+        """
         smoothing = self.config.TRAIN.SMOOTHING
         if self.class_weights is not None:
             shares = smooth_targets(labels, logits.shape[-1], 0.0)
@@ -343,39 +357,49 @@ class Classification(ClassifierTask):
         return (1.0 - smoothing) * true_label + smoothing * uniform
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
+        """Return the layers whose activations are recomputed.
+
+        Raises:
+            UserError: the model has none, or has batch norms.
+        """
         blocks = as_model(model).recomputed_layers()
         if not blocks and has_batch_norm(model):
             raise UserError(
-                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has batch norms, which would count each batch twice; leave "
-                "it out"
+                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has batch norms, which would count each batch twice; "
+                "remove TRAIN.RECOMPUTE"
             )
         if not blocks:
             raise UserError(
-                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no LayerList named 'blocks'; leave it out or rename"
+                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no LayerList named 'blocks'; add one, or remove "
+                "TRAIN.RECOMPUTE"
             )
         return blocks
 
     def expected_losses(self) -> dict[str, float]:
+        """Return the loss of uniform predictions, to compare the first loss with."""
         return {} if self.class_weights is not None else {"loss": math.log(self.num_classes)}
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
+        """Compute logits (batch, classes)."""
         return model(self.normalizer(batch["images"]))
 
     def build_metrics(self) -> ClassificationMetrics:
+        """Return the metrics of an evaluation."""
         return ClassificationMetrics(self.num_classes, self.evaluated_classes)
 
     def figures(
         self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
-        evaluated = EvaluatedAnswers(*joined(records), self.num_classes, samples.class_names)
+        """Build the figures of an evaluation."""
+        evaluated = EvaluatedAnswers(*join_records(records), self.num_classes, samples.class_names)
         return report_figures(evaluated, samples, lambda images: roll_out(model, self.normalizer(images)))
 
     # ---- prediction and export -----------------------------------------------------------------------------------
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """Images at paths, or in memory, as an evaluation with this configuration would see them.
+        """Open images at paths, or in memory, with the transform of an evaluation.
 
         Raises:
             UserError: paths and images in memory are mixed.
@@ -383,16 +407,18 @@ class Classification(ClassifierTask):
         data, dataset = self.config.DATA, find_dataset_class(self.config)
         transform = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
         reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
-        samples = image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
+        samples = open_image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
         if dataset is ImageDataset:
-            said = f"note: dataset {data.DATASET} is not registered here: its images are taken for photographs"
-            samples.notices = [said, *samples.notices]
+            note = f"note: dataset {data.DATASET} is not registered here; its images are treated as photographs"
+            samples.notices = [note, *samples.notices]
         return samples
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "ImageClassWriter":
+        """Return the writer that draws the predicted classes."""
         return ImageClassWriter(folder, samples, self.class_names)
 
     def export_parts(self) -> ExportParts:
+        """Return what an export contains in addition to the model."""
         return export_parts(self.config.DATA, find_dataset_class(self.config).kind, self.num_classes)
 
     # ---- images ------------------------------------------------------------------------------------------------
@@ -400,7 +426,7 @@ class Classification(ClassifierTask):
     def images(
         self, samples: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
     ) -> list[tuple[np.ndarray, str]]:
-        """A collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
+        """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
         images, mix = self.training_images(tensors, StepPosition(epoch, epoch, epoch + 1))
         targets = F.one_hot(tensors["labels"], self.num_classes)
@@ -408,7 +434,7 @@ class Classification(ClassifierTask):
         return list(zip(self.normalizer.pixels(images), (self._caption(row, samples.class_names) for row in shares)))
 
     def evaluation_images(self, samples: ClassificationSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """The same images as an evaluation would see them."""
+        """Return the images as an evaluation sees them, with captions."""
         transform = evaluation_transform(self.config.DATA, samples.dataset.kind)
         readings = [samples.dataset.read(index) for index in indices]
         images = np.stack([transform(image, np.random.default_rng(0)) for image, _ in readings])
@@ -417,7 +443,7 @@ class Classification(ClassifierTask):
         return list(zip(pixels, (self._caption(row, samples.class_names) for row in shares)))
 
     def _caption(self, shares: np.ndarray, class_names: list[str] | None) -> str:
-        """Names of the labels, with their shares where there are several."""
+        """Format the names of the labels, with their shares if there are several."""
         best = [label for label in np.argsort(-shares)[:2].tolist() if shares[label] > 0.005]
         names = [printable_or(class_names[label], f"class {label}") if class_names else str(label) for label in best]
         return names[0] if len(best) == 1 else " ".join(f"{n} {shares[i]:.0%}" for n, i in zip(names, best))

@@ -1,4 +1,4 @@
-"""Folders of images that come with annotations of their own: which images, and whether anything has changed."""
+"""Folders of images with annotation files: list the images, and detect changes."""
 
 import contextlib
 import hashlib
@@ -6,42 +6,42 @@ import os
 from collections.abc import Iterable, Iterator
 
 from ...runtime.errors import UserError
-from .formats import folder_paths, get_suffix, names_in, readable_suffixes
+from .formats import get_suffix, list_folders, list_names, readable_suffixes
 
 
-def images_in(folder: str) -> dict[str, str]:
-    """The images directly in a folder, in the order of their names: name without suffix -> name.
+def map_images_by_stem(folder: str) -> dict[str, str]:
+    """List the images directly in a folder, in the order of their names: name without suffix -> name.
 
     Raises:
-        UserError: it cannot be listed, or two images differ in their suffix only.
+        UserError: the folder cannot be listed, or two images differ in their suffix only.
     """
-    found: dict[str, str] = {}
-    for name in image_names(folder):
+    images: dict[str, str] = {}
+    for name in list_image_names(folder):
         stem = os.path.splitext(name)[0]
-        if stem in found:
+        if stem in images:
             raise UserError(
-                f"{folder} has {found[stem]} and {name}: one file of annotations would be for both; rename one"
+                f"{folder} has {images[stem]} and {name}: an annotation file would be for both; rename one of them"
             )
-        found[stem] = name
-    return found
+        images[stem] = name
+    return images
 
 
-def image_names(folder: str) -> list[str]:
-    """The sorted names of the images directly in a folder.
+def list_image_names(folder: str) -> list[str]:
+    """Return the sorted names of the images directly in a folder.
 
     Raises:
-        UserError: it cannot be listed.
+        UserError: the folder cannot be listed.
     """
     suffixes = readable_suffixes()
-    return [name for name in names_in(folder) if get_suffix(os.fsencode(name)) in suffixes]
+    return [name for name in list_names(folder) if get_suffix(os.fsencode(name)) in suffixes]
 
 
 @contextlib.contextmanager
 def readable(file: str) -> Iterator[None]:
-    """Say what says that a file cannot be read, in words for users.
+    """Turn errors about reading a file into messages for users.
 
     Raises:
-        UserError: in place of what says that ``file`` cannot be read, or holds something else.
+        UserError: ``file`` cannot be read, or has other content.
     """
     try:
         yield
@@ -51,7 +51,7 @@ def readable(file: str) -> Iterator[None]:
 
 
 def stamp(kind: str, files: Iterable[str]) -> bytes:
-    """SHA-256 of the names, sizes and times of change of files, which may be missing."""
+    """Return the SHA-256 of the names, sizes and times of change of files, which may be missing."""
     key = hashlib.sha256(kind.encode())
     for file in files:
         try:
@@ -63,10 +63,10 @@ def stamp(kind: str, files: Iterable[str]) -> bytes:
     return key.digest()
 
 
-def images_below(folder: str) -> list[str]:
-    """The images in a folder and its sub-folders, relative to it."""
-    found = list(images_in(folder).values())
-    for path in folder_paths(folder):
+def list_images_below(folder: str) -> list[str]:
+    """List the images in a folder and its subfolders, relative to it."""
+    paths = list(map_images_by_stem(folder).values())
+    for path in list_folders(folder):
         if not os.path.islink(path):
-            found += [os.path.join(os.path.basename(path), inner) for inner in images_below(path)]
-    return found
+            paths += [os.path.join(os.path.basename(path), inner) for inner in list_images_below(path)]
+    return paths

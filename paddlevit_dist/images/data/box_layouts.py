@@ -1,5 +1,7 @@
-"""Where files that say what is in images lie, and whose they are: COCO's, Pascal VOC's or YOLO's. Only names and the
-beginnings of files are read."""
+"""Where annotation files are, and in which format: COCO, Pascal VOC or YOLO.
+
+Only names and the beginnings of files are read.
+"""
 
 import os
 import re
@@ -7,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...runtime.errors import UserError
-from .formats import SPLIT_WORDS, folder_paths, get_suffix, names_in, readable_suffixes
+from .formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes
 
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_IMAGES = ("JPEGImages", "images", "Images", "img")
-_YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # come before others
+_YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # preferred to other names
 SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 _HEAD_BYTES = 1 << 16
-MOST_NAMES = 20_000  # of a folder; it may have a million, and a guess looks at many folders, some of them often
+MOST_NAMES = 20_000  # read from a folder; it may have a million, and detection lists many folders, some repeatedly
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
 _LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 _VOC = re.compile(rb"<annotation[\s>]")
@@ -25,156 +27,163 @@ _OUTLINE = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){6,}\s*$")
 
 
 class DatasetGuess(NamedTuple):
-    """A dataset that a path appears to hold.
+    """A dataset that a path appears to contain.
 
     Attributes:
         dataset: its registered name.
-        reason: what was found, for the message: ``my_data has class folders below train and val``.
+        reason: what was detected, for the message: ``my_data has class folders below train and val``.
     """
 
     dataset: str
     reason: str
 
 
-def first_names(folder: str) -> list[str]:
-    """The names that a guess looks at; none where the folder cannot be listed."""
-    return names_in(folder, may_be_absent=True, most=MOST_NAMES)
+def list_first_names(folder: str) -> list[str]:
+    """Return the first names in a folder; none if the folder cannot be listed."""
+    return list_names(folder, may_be_absent=True, most=MOST_NAMES)
 
 
-def first_folders(folder: str) -> list[str]:
-    """The paths of the folders that a guess looks into; none where the folder cannot be listed."""
-    return folder_paths(folder, may_be_absent=True, most=MOST_NAMES)
+def list_first_folders(folder: str) -> list[str]:
+    """Return the paths of the first folders in a folder; none if the folder cannot be listed."""
+    return list_folders(folder, may_be_absent=True, most=MOST_NAMES)
 
 
 def find_boxes(root: str, shown: str) -> list[DatasetGuess]:
-    """The datasets of images with boxes that a folder holds, usually none or one.
+    """Find the datasets of images with boxes in a folder, usually none or one.
 
     Args:
-        shown: how messages call it.
+        root: the folder.
+        shown: its name in messages.
     """
-    found = []
-    for dataset, look, words in (
-        ("coco", _coco, "annotations in COCO's format"),
-        ("voc", _voc, "Pascal VOC's annotations"),
-        ("yolo", _yolo, "YOLO's labels"),
+    guesses = []
+    for dataset, find, description in (
+        ("coco", _find_coco, "annotations in COCO's format"),
+        ("voc", _find_voc, "Pascal VOC's annotations"),
+        ("yolo", _find_yolo, "YOLO's labels"),
     ):
-        file = look(root)
+        file = find(root)
         if file is not None:
-            found.append(DatasetGuess(dataset, f"{shown} has {words}, such as {os.path.relpath(file, root)}"))
-    return found
+            guesses.append(DatasetGuess(dataset, f"{shown} has {description}, such as {os.path.relpath(file, root)}"))
+    return guesses
 
 
-def json_files(root: str, most: int | None = None) -> list[str]:
-    """The JSON files in a folder and in its sub-folders, one level down; ``most``: names that are read of each."""
-    found = []
-    for folder in (root, *folder_paths(root, most=most)):
-        names = names_in(folder, may_be_absent=True, most=most)
-        found += [os.path.join(folder, name) for name in names if name.lower().endswith(".json")]
-    return found
+def list_json_files(root: str, most: int | None = None) -> list[str]:
+    """List the JSON files in a folder and its direct subfolders; ``most`` limits the names read from each folder."""
+    files = []
+    for folder in (root, *list_folders(root, most=most)):
+        names = list_names(folder, may_be_absent=True, most=most)
+        files += [os.path.join(folder, name) for name in names if name.lower().endswith(".json")]
+    return files
 
 
 def is_coco(file: str) -> bool:
-    """Whether a file begins as annotations in COCO's format do."""
-    return _COCO.search(head_of_text(file)) is not None
+    """Return whether a file begins like annotations in COCO's format."""
+    return _COCO.search(read_beginning(file)) is not None
 
 
 def find_labelme(root: str) -> str | None:
-    """A file of labelme's in a folder or one level down: outlines in one image."""
-    return next((file for file in json_files(root, MOST_NAMES)[:20] if _LABELME.search(head_of_text(file))), None)
+    """Return a Labelme file (outlines of one image) in a folder or one level down; None if there is none."""
+    return next(
+        (file for file in list_json_files(root, MOST_NAMES)[:20] if _LABELME.search(read_beginning(file))), None
+    )
 
 
 def refuse_labelme(path: str) -> None:
-    """Raise a UserError that says what to do with labelme's own files, one for each image, where they are there."""
+    """Reject Labelme's own files, which have one image each.
+
+    Raises:
+        UserError: there is such a file; the message explains how to convert them.
+    """
     is_file = os.path.isfile(path)
-    file = (path if _LABELME.search(head_of_text(path)) else None) if is_file else find_labelme(path)
+    file = (path if _LABELME.search(read_beginning(path)) else None) if is_file else find_labelme(path)
     if file is not None:
         folder = os.path.dirname(path) if is_file else path
         raise UserError(
-            f"data path {path}: {os.path.basename(file)} is labelme's, of one image; join all of them to "
-            f"one file of COCO's format (pip install labelme2coco; labelme2coco {folder}) and give that as -data_path"
+            f"data path {path}: {os.path.basename(file)} is a Labelme file of one image; convert all of them to "
+            f"one COCO file (pip install labelme2coco; labelme2coco {folder}) and give that as -data_path"
         )
 
 
-def _coco(root: str) -> str | None:
-    files = json_files(root, MOST_NAMES)
+def _find_coco(root: str) -> str | None:
+    files = list_json_files(root, MOST_NAMES)
     return next((file for file in files if is_coco(file) and not os.path.basename(file).startswith("panoptic_")), None)
 
 
-def _voc(root: str) -> str | None:
+def _find_voc(root: str) -> str | None:
     tops = [root, os.path.join(root, "VOCdevkit")]
-    tops += [folder for top in tops for folder in first_folders(top)]
+    tops += [folder for top in tops for folder in list_first_folders(top)]
     places = [root, *(os.path.join(top, name) for top in tops for name in VOC_ANNOTATIONS)]
     places += [os.path.join(root, name) for name in SPLIT_FOLDERS]
-    return _first(places, ".xml", _VOC)
+    return _find_first(places, ".xml", _VOC)
 
 
-def yolo_descriptions(root: str) -> list[str]:
-    """The YAML files in a folder that describe YOLO's data: the usual one, else all of other names."""
+def find_yolo_descriptions(root: str) -> list[str]:
+    """Return the YAML files in a folder that describe YOLO data: one with a usual name, else all others."""
     usual = [os.path.join(root, name) for name in _YOLO_DESCRIPTIONS]
     usual = [file for file in usual if os.path.isfile(file)]
     if usual:
         return usual[:1]
-    files = [os.path.join(root, name) for name in first_names(root) if name.lower().endswith((".yaml", ".yml"))]
-    return [file for file in files if _YOLO.search(head_of_text(file)) and _YOLO_PLACES.search(head_of_text(file))]
+    files = [os.path.join(root, name) for name in list_first_names(root) if name.lower().endswith((".yaml", ".yml"))]
+    return [file for file in files if _YOLO.search(read_beginning(file)) and _YOLO_PLACES.search(read_beginning(file))]
 
 
-def _yolo(root: str) -> str | None:
-    described = [file for file in yolo_descriptions(root) if _YOLO.search(head_of_text(file))]
+def _find_yolo(root: str) -> str | None:
+    described = [file for file in find_yolo_descriptions(root) if _YOLO.search(read_beginning(file))]
     if described:
         return described[0]
-    return _yolo_labels(root, _LABEL)
+    return _find_yolo_labels(root, _LABEL)
 
 
 def find_yolo_outlines(root: str) -> str | None:
-    """A file of YOLO's labels whose first line is an outline, not a box."""
-    return _yolo_labels(root, _OUTLINE)
+    """Return a YOLO label file whose first line is an outline, not a box; None if there is none."""
+    return _find_yolo_labels(root, _OUTLINE)
 
 
-def _yolo_labels(root: str, line: re.Pattern[bytes]) -> str | None:
+def _find_yolo_labels(root: str, line: re.Pattern[bytes]) -> str | None:
     labels = os.path.join(root, "labels")
-    places = [labels, *first_folders(labels), *(os.path.join(root, split, "labels") for split in SPLIT_FOLDERS)]
-    file = _first(places, ".txt", line)
-    if file is None:  # beside the images, as labelImg writes them
+    places = [labels, *list_first_folders(labels), *(os.path.join(root, split, "labels") for split in SPLIT_FOLDERS)]
+    file = _find_first(places, ".txt", line)
+    if file is None:  # next to the images, as labelImg writes them
         places = [root, *(os.path.join(root, split) for split in SPLIT_FOLDERS)]
-        file = _first(places, ".txt", line, is_beside_an_image)
+        file = _find_first(places, ".txt", line, has_matching_image)
     return file
 
 
-def is_beside_an_image(file: str) -> bool:
-    """Whether an image of the same name lies in the same folder."""
+def has_matching_image(file: str) -> bool:
+    """Return whether an image of the same name is in the same folder."""
     folder, name = os.path.split(file)
     stem = os.path.splitext(name)[0]
     return any(
         os.path.splitext(other)[0] == stem and get_suffix(os.fsencode(other)) in readable_suffixes()
-        for other in first_names(folder)
+        for other in list_first_names(folder)
     )
 
 
-def _first(
+def _find_first(
     folders: Sequence[str], suffix: str, beginning: re.Pattern[bytes], fits: Callable[[str], bool] = bool
 ) -> str | None:
-    """The first file with this suffix that begins as it should, of some in each folder."""
+    """Return the first file with this suffix and beginning among the first files of each folder."""
     for folder in folders:
-        files = [os.path.join(folder, name) for name in first_names(folder) if name.lower().endswith(suffix)]
+        files = [os.path.join(folder, name) for name in list_first_names(folder) if name.lower().endswith(suffix)]
         for file in files[:20]:
-            head = head_of_text(file)
+            head = read_beginning(file)
             if beginning.search(head.split(b"\n", 1)[0] if suffix == ".txt" else head) and fits(file):
                 return file
     return None
 
 
-def head_of_text(file: str) -> bytes:
-    """The beginning of a file; nothing where it cannot be read."""
+def read_beginning(file: str) -> bytes:
+    """Read the beginning of a file; empty if it cannot be read."""
     try:
         if not os.path.isfile(file):
             return b""
         with open(file, "rb") as stream:
             return stream.read(_HEAD_BYTES)
-    except OSError:  # told by whoever reads the whole file
+    except OSError:  # reported when the whole file is read
         return b""
 
 
 def names_split(name: str, split: str) -> bool:
-    """Whether a file's or folder's name has the split's word in it."""
+    """Return whether a file's or folder's name contains a word for the split."""
     words: tuple[str, ...] = SPLIT_WORDS.get(split, (split.lower(),))
     return any(word in words for word in re.findall(r"[a-z]+", os.path.splitext(name)[0].lower()))

@@ -29,9 +29,10 @@ class CifarVersion(NamedTuple):
     """One of the two published forms of CIFAR.
 
     Attributes:
-        archive, folder: names; the archive contains the folder.
+        archive: name of the archive.
+        folder: name of the folder in the archive.
         files: files of each split, in order.
-        label_bytes: labels before each image, of which the last one is used; 0: the files are pickles.
+        label_bytes: labels before each image, the last one is used; 0: the files are pickles.
     """
 
     archive: str
@@ -41,7 +42,11 @@ class CifarVersion(NamedTuple):
 
 
 def find_cifar(data_path: Path, publications: tuple[CifarVersion, ...]) -> tuple[Path, CifarVersion]:
-    """The archive at ``data_path``, or the folder of the extracted files: itself, or in it.
+    """Find the archive at ``data_path``, or the folder of the extracted files: ``data_path`` itself or in it.
+
+    Args:
+        data_path: file or folder.
+        publications: the versions to look for.
 
     Raises:
         UserError: there is none.
@@ -55,8 +60,10 @@ def find_cifar(data_path: Path, publications: tuple[CifarVersion, ...]) -> tuple
                 return folder, publication
         if (data_path / publication.archive).is_file():
             return data_path / publication.archive, publication
-    wanted = " or ".join(f"{publication.archive} (or its folder {publication.folder})" for publication in publications)
-    raise UserError(f"{data_path} has no {wanted}")
+    expected = " or ".join(
+        f"{publication.archive} (or its folder {publication.folder})" for publication in publications
+    )
+    raise UserError(f"{data_path} has no {expected}")
 
 
 class _Cifar(ConvertedSet):
@@ -66,24 +73,24 @@ class _Cifar(ConvertedSet):
     publications: tuple[CifarVersion, ...]
 
     def describe(self, index: int) -> str:
-        """Position of image ``index`` in its split, and the source."""
+        """Return the position of image ``index`` in its split, and the source."""
         return f"sample {index} of the {'test' if self.split == 'val' else 'training'} set in {self.source}"
 
     def _find(self, data_path: str | None) -> Sequence[Path]:
         first = self.publications[0]
-        wanted = f"a folder with {first.archive} or its extracted {first.folder}; get it from {_HOME}"
+        expected = f"a folder with {first.archive} or its extracted {first.folder}; get it from {_HOME}"
         if data_path is None:
-            raise UserError(f"dataset {self.name} needs -data_path=<folder>, {wanted}")
+            raise UserError(f"dataset {self.name} needs -data_path=<folder>, {expected}")
         path = Path(os.path.abspath(os.path.expanduser(os.fspath(data_path))))
         if not path.exists():
-            raise UserError(f"data path {path} does not exist; dataset {self.name} expects a folder: {wanted}")
+            raise UserError(f"data path {path} does not exist; dataset {self.name} expects a folder: {expected}")
         source, publication = find_cifar(path, self.publications)
         self.source, self._label_bytes = str(source), publication.label_bytes
         self._names = publication.files[self.split]
         return [source / name for name in self._names] if source.is_dir() else [source]
 
     def _convert(self) -> np.ndarray:
-        batches = _from_folder if os.path.isdir(self.source) else _from_archive
+        batches = _read_folder if os.path.isdir(self.source) else _read_archive
         parts = []
         try:
             for name, content in batches(self.source, self._names):
@@ -99,7 +106,7 @@ class _Cifar(ConvertedSet):
         return records
 
 
-def _from_folder(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
+def _read_folder(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     for name in names:
         file = Path(source, name)
         if not file.is_file():
@@ -109,13 +116,13 @@ def _from_folder(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
         yield name, read_regular(file)
 
 
-def _from_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Read sequentially, since the archive is compressed; batches found early are held until their turn."""
+def _read_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Read sequentially, since the archive is compressed; batches read too early wait for their turn."""
     waiting: dict[str, bytes] = {}
     due = list(names)
     with open_regular(source, "rb") as packed, tarfile.open(fileobj=_BoundedDecompressor(packed), mode="r|") as archive:
         for member in archive:
-            if member.offset_data + member.size > _LARGEST_ARCHIVE_BYTES:  # before what it announces is passed over
+            if member.offset_data + member.size > _LARGEST_ARCHIVE_BYTES:  # before skipping the announced bytes
                 raise _too_large()
             name = os.path.basename(member.name)
             if not member.isfile() or name not in due or name in waiting:
@@ -131,14 +138,17 @@ def _from_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
 
 
 class _BoundedDecompressor:
-    """Unpacks a stream, but not beyond what the published archives hold: a megabyte of gzip can become a thousand. Some
-    browsers have unpacked it while they fetched it."""
+    """A stream that unpacks no more than the published archives contain: a megabyte of gzip can become a thousand.
+
+    Some browsers unpack the archive while downloading, so plain streams are read, too.
+    """
 
     def __init__(self, packed: Any) -> None:
         is_packed = packed.peek(2).startswith(_GZIP)
         self._stream, self._left = gzip.GzipFile(fileobj=packed) if is_packed else packed, _LARGEST_ARCHIVE_BYTES
 
     def read(self, size: int) -> bytes:
+        """Read up to ``size`` unpacked bytes."""
         content = self._stream.read(min(size, self._left + 1))
         self._left -= len(content)
         if self._left < 0:
@@ -151,7 +161,7 @@ def _too_large() -> ValueError:
 
 
 def _parse(content: bytes, label_bytes: int, label_key: str, where: str) -> tuple[np.ndarray, Any]:
-    """Pixels of a batch, uint8 (samples, 3072), and labels."""
+    """Parse a batch to pixels, uint8 (samples, 3072), and labels."""
     if label_bytes:
         record_bytes = label_bytes + _IMAGE_BYTES
         if not content or len(content) % record_bytes:

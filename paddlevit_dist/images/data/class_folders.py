@@ -1,4 +1,4 @@
-"""Images that are listed in a path index, and folders with one sub-folder per class, listed in a fixed order."""
+"""Images listed in a path index, and folders with one subfolder per class, listed in a fixed order."""
 
 import hashlib
 import os
@@ -16,31 +16,30 @@ from ...runtime.files import is_folder
 from ...tasks.dataset import require_split
 from .formats import (
     SPLIT_WORDS,
-    LeftOut,
-    entries_in,
-    files_below,
+    SkippedFiles,
     find_hint,
-    folder_paths,
     get_suffix,
     is_hidden,
+    iterate_entries,
+    list_folders,
     read_head,
     readable_suffixes,
+    walk_files,
 )
 from .image_dataset import ImageDataset, name_folders
 from .prepared import FILE as PREPARED
-from .reading import SPLITS, ReadConfig, decode_image, existing_folder
+from .reading import SPLITS, ReadConfig, decode_image, require_folder
 
 TRAIN_FOLDER = "train"
 VAL_FOLDERS = (*SPLIT_WORDS["val"], "test")
-_TRAINED = ("", TRAIN_FOLDER, *VAL_FOLDERS[:-1])  # folders that a training reads
+_TRAINED = ("", TRAIN_FOLDER, *VAL_FOLDERS[:-1])  # folders that training reads
 WHOLE = ""  # no split: the class folders are directly in the data path
 
 
 def index_class_folders(
     root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str
-) -> tuple[PathIndex, LeftOut]:
+) -> tuple[PathIndex, SkippedFiles]:
     """List the images of ``split`` under ``root`` and open the index of that list, rebuilding it if it has changed.
-    Returns it with the other files found alongside them.
 
     Classes are the sorted subfolders of ``train``, or of the validation folder if there is no ``train``. An image is a
     file with the suffix of a format this installation can open; other files are counted. Images may be nested inside
@@ -50,6 +49,11 @@ def index_class_folders(
         root: absolute path of the dataset.
         split: "train", "val", another folder's name, or ``WHOLE``.
         val_folders: accepted names of the validation folder; the first that exists is used.
+        cache_folder: folder of the index.
+        name: name of the index.
+
+    Returns:
+        The index, and the other files in the folders.
 
     Raises:
         UserError: a folder or its classes are missing, a validation class is not a training class, a training class is
@@ -65,26 +69,26 @@ def index_class_folders(
 
     names = name_folders(root, classes)
     key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
-    left_out = LeftOut(os.path.join(root, folder) if folder else root)
-    _count_beside(left_out)
+    skipped_files = SkippedFiles(os.path.join(root, folder) if folder else root)
+    _count_outside_classes(skipped_files)
     batches: list[PathBatch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
-        in_class = LeftOut(os.path.join(root, folder, class_name))
-        batch = make_batch(_images_of_class(root, folder, class_name, in_class), label_of[class_name])
+        in_class = SkippedFiles(os.path.join(root, folder, class_name))
+        batch = make_batch(_list_class_images(root, folder, class_name, in_class), label_of[class_name])
         if folder in (TRAIN_FOLDER, WHOLE) and len(batch.labels) == 0:
             raise _empty("class folder ", in_class)
-        left_out.merge(in_class)
+        skipped_files.merge(in_class)
         for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
             key.update(part)
         batches.append(batch)
     if not any(len(batch.labels) for batch in batches):
-        raise _empty("", left_out)
-    return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names), left_out
+        raise _empty("", skipped_files)
+    return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names), skipped_files
 
 
 def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
     if os.path.exists(os.path.join(root, PREPARED)):
-        raise UserError(f"{root} holds what 'prepare images' has written: add -dataset=tar")
+        raise UserError(f"{root} contains the output of 'prepare images': add -dataset=tar")
     if split == WHOLE:
         return WHOLE
     accepted = tuple(val_folders) if split == "val" else (split,)
@@ -93,15 +97,15 @@ def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
             return name
     if split not in SPLITS:
         require_split(split, [name for name in _visible_folders(root) if _visible_folders(root, name)], root)
-    wanted = " or ".join(f"{name}/<class>/" for name in accepted)
+    expected = " or ".join(f"{name}/<class>/" for name in accepted)
     raise UserError(
-        f"{root} has no folder {wanted} with the {split} images; make it with one sub-folder per class"
-        ", or let DATA.VAL_FRACTION split a single folder <class>/"
+        f"{root} has no folder {expected} with the {split} images; create it with one subfolder per class"
+        ", or set DATA.VAL_FRACTION to split a single folder <class>/"
     )
 
 
 def list_classes(root: str, folder: str) -> list[str]:
-    """The sorted names of the class folders in ``folder`` under ``root``.
+    """Return the sorted names of the class folders in ``folder`` under ``root``.
 
     Raises:
         UserError: there are none, or the folder cannot be listed.
@@ -109,14 +113,14 @@ def list_classes(root: str, folder: str) -> list[str]:
     names = _visible_folders(root, folder)
     if not names:
         path = os.path.join(root, folder) if folder else root
-        remedy = "; images without labels are for 'predict'" if folder not in _TRAINED else ""
-        raise UserError(f"{path} has no class folders; expected its images in one sub-folder per class{remedy}")
+        remedy = "; for images without labels, use 'predict'" if folder not in _TRAINED else ""
+        raise UserError(f"{path} has no class folders; expected its images in one subfolder per class{remedy}")
     return names
 
 
 def _visible_folders(root: str, folder: str = "") -> list[str]:
     path = os.path.join(root, folder) if folder else root
-    return list(map(os.path.basename, folder_paths(path, may_be_absent=False)))
+    return list(map(os.path.basename, list_folders(path, may_be_absent=False)))
 
 
 def _check_known(present: list[str], classes: list[str], root: str, folder: str) -> None:
@@ -129,42 +133,44 @@ def _check_known(present: list[str], classes: list[str], root: str, folder: str)
         )
 
 
-def _count_beside(left_out: LeftOut) -> None:
+def _count_outside_classes(skipped_files: SkippedFiles) -> None:
     """Count the images directly in the folder; its subfolders are the classes."""
     suffixes = readable_suffixes()
-    for entry in entries_in(left_out.place):
+    for entry in iterate_entries(skipped_files.place):
         suffix = get_suffix(os.fsencode(entry.name))
         if (suffix in suffixes or find_hint(suffix.decode("ascii")) is not None) and not is_folder(entry):
-            left_out.add_beside(os.fsencode(entry.path))
+            skipped_files.add_outside_classes(os.fsencode(entry.path))
 
 
-def _images_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> list[bytes]:
-    """The sorted paths of the images of a class, relative to ``root``; bytes throughout, since the index stores what
-    the file system returns, which saves a million conversions."""
+def _list_class_images(root: str, folder: str, class_name: str, skipped_files: SkippedFiles) -> list[bytes]:
+    """List the sorted paths of a class's images, relative to ``root``.
+
+    Paths are bytes, as the file system returns them and the index stores them: this saves a million conversions.
+    """
     suffixes = readable_suffixes()
     top = os.fsencode(os.path.join(root, folder, class_name))
     relative_from = len(os.fsencode(root).rstrip(b"/")) + 1
-    found = []
-    for entry in files_below(top, _refuse):
+    paths = []
+    for entry in walk_files(top, _refuse):
         name = entry.name
         if is_hidden(name):
             continue
         if name[name.rfind(b".") :].lower() in suffixes:
-            found.append(entry.path[relative_from:])
+            paths.append(entry.path[relative_from:])
         else:
-            left_out.add(name, entry.path, lambda path=entry.path: read_head(path))
-    return sorted(found)
+            skipped_files.add(name, entry.path, lambda path=entry.path: read_head(path))
+    return sorted(paths)
 
 
 def _refuse(folder: bytes, reason: str) -> None:
     raise UserError(f"folder {os.fsdecode(folder)}: {reason}")
 
 
-def _empty(kind: str, left_out: LeftOut) -> UserError:
-    found = f" ({left_out.summary()})" if left_out.counts else ""
+def _empty(kind: str, skipped_files: SkippedFiles) -> UserError:
+    skipped = f" ({skipped_files.summary()})" if skipped_files.counts else ""
     return UserError(
-        f"{kind}{left_out.place} holds no images; expected files ending in jpg, png or another suffix that Pillow "
-        f"opens{found}"
+        f"{kind}{skipped_files.place} contains no images; expected files ending in jpg, png or another suffix that "
+        f"Pillow opens{skipped}"
     )
 
 
@@ -174,15 +180,17 @@ class IndexedClassImages(ImageDataset):
     reading = ReadConfig()
     reads_parts = True
 
-    def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: LeftOut | None = None) -> None:
-        """Use the entries of ``index``, with paths relative to ``root``; ``left_out`` holds the other files found."""
+    def __init__(
+        self, root: str, index: PathIndex, num_classes: int, skipped_files: SkippedFiles | None = None
+    ) -> None:
+        """Use the entries of ``index``, with paths relative to ``root``; ``skipped_files`` counts the other files."""
         self.root = root
         self.num_classes = num_classes
-        self.left_out = left_out  # known only where the data were listed; other processes do not need it
+        self.skipped_files = skipped_files  # only in the process that listed the data; other processes do not need it
         self._index = index
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "left_out": None}
+        return {**self.__dict__, "skipped_files": None}
 
     def __len__(self) -> int:
         return len(self._index)
@@ -197,7 +205,7 @@ class IndexedClassImages(ImageDataset):
         return image, self._index.label(index)
 
     def describe(self, index: int) -> str:
-        """The file of image ``index``."""
+        """Return the file of image ``index``."""
         return os.path.join(self.root, self._index.path(index))
 
     @property
@@ -211,11 +219,12 @@ class IndexedClassImages(ImageDataset):
         return self._index.class_names
 
     def listed(self) -> dict[str, Iterable[Any]]:
+        """Return what the fingerprint of the dataset covers: paths and labels."""
         return {"names": self._index.buffers(), "labels": [self._index.labels]}
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the list of images and labels, not with their location."""
+        """Hash of the list of images and labels, independent of their location."""
         return self._index.key.hex()
 
 
@@ -223,10 +232,10 @@ class ClassFolders(IndexedClassImages):
     """Images stored in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
 
     Labels are the positions of the sorted class folders of ``train``. ``valid``, ``validation`` and ``test`` are
-    accepted in place of ``val``; without ``train``, the classes are those of the validation folder.
+    accepted instead of ``val``; without ``train``, the classes are those in the validation folder.
     """
 
-    layout = "with train/<class>/ and val/<class>/ that hold images of any format that Pillow opens"
+    layout = "with train/<class>/ and val/<class>/, with images of any format that Pillow opens"
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path, whole: bool = False) -> None:
         """List the images of ``split``, "train", "val" or another folder; their index goes to ``cache_folder``.
@@ -235,18 +244,18 @@ class ClassFolders(IndexedClassImages):
             UserError: the folder has a different layout, or a class is empty.
         """
         self.split = split
-        root = existing_folder(data_path, "folder", self.layout)
+        root = require_folder(data_path, "folder", self.layout)
         if whole and not os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
             split = WHOLE
-        index, left_out = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")
-        super().__init__(root, index, len(index.class_names), left_out)
+        index, skipped_files = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")
+        super().__init__(root, index, len(index.class_names), skipped_files)
 
     @classmethod
     def whole(cls, data_path: str | None, cache_folder: Path) -> "ClassFolders":
-        """All images of a dataset to be split: those in ``train`` or, without it, in ``data_path/<class>/``."""
+        """Open all images of a dataset to be split: those in ``train`` or, without it, in ``data_path/<class>/``."""
         return cls(data_path, "train", cache_folder, whole=True)
 
     @staticmethod
     def has_validation(data_path: str) -> bool:
-        """Whether there is a folder of validation images."""
+        """Return whether there is a folder of validation images."""
         return any(os.path.isdir(os.path.join(data_path, name)) for name in VAL_FOLDERS)

@@ -1,4 +1,4 @@
-"""Names, numbers and colors of classes, from the files in which people list them, or as published."""
+"""Names, numbers and colors of classes, from the usual list files or as published."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _PUBLISHED = Path(__file__).with_name("label_map_classes.txt")
 _NOT_LEARNED = ("__ignore__", "ignore", "ignored", "void", "unlabeled", "unlabeled")
 _BETWEEN = r"\s*[,;\t ]\s*"
 _COLOR = _BETWEEN.join(rf"(?P<{channel}>\d+)" for channel in "rgb")
-# How lines say it; of a file all lines say it in the same way, the first that fits them all.
+# Patterns of a line; the first pattern that fits all lines of a file is used.
 _LINES = (
     r"(?P<name>[^:]+):(\s*(?P<r>\d+),(?P<g>\d+),(?P<b>\d+))?(:[^:]*)*",  # CVAT: name:red,green,blue:parts:actions
     rf"(?P<number>\d+){_BETWEEN}(?P<name>\D.*?){_BETWEEN}{_COLOR}",
@@ -36,7 +36,7 @@ _LINES = (
 
 
 class ListedClass(NamedTuple):
-    """A class in a list; its number and its color in red, green and blue, where the list says them."""
+    """A class in a list, with its number and its color (red, green, blue) if the list has them."""
 
     name: str
     number: int | None = None
@@ -48,11 +48,12 @@ class ClassList(NamedTuple):
 
     Attributes:
         names: of the classes.
-        numbers: of each class in label maps of numbers.
-        colors: int32 (classes,) in label maps of colors, see ``packed_colors``; None: the list says none.
-        ignored: numbers of pixels without a class; ignored_colors: their colors.
-        file: that lists them; "": none does.
-        is_numbered: whether the list says numbers itself.
+        numbers: number of each class in label maps of numbers.
+        colors: int32 (classes,), color of each class in label maps, see ``pack_colors``; None: the list has none.
+        ignored: numbers of pixels without a class.
+        ignored_colors: colors of pixels without a class.
+        file: the list's file; "": a published list.
+        is_numbered: the list contains numbers.
     """
 
     names: list[str]
@@ -65,30 +66,32 @@ class ClassList(NamedTuple):
 
     @property
     def palette(self) -> np.ndarray | None:
-        """uint8 (classes, 3), red, green and blue."""
+        """Red, green and blue of each class, uint8 (classes, 3)."""
         return None if self.colors is None else (self.colors[:, None] >> np.array([0, 8, 16]) & 255).astype(np.uint8)
 
     def by_number(self) -> list[str]:
-        """The name of each number from 0 to the largest; of one without a class, the number."""
-        named = dict(zip(self.numbers, self.names))
-        return [named.get(number, str(number)) for number in range(max(self.numbers, default=-1) + 1)]
+        """Return a name for each number from 0 to the largest: the class name, or the number if it is not a class."""
+        name_of_number = dict(zip(self.numbers, self.names))
+        return [name_of_number.get(number, str(number)) for number in range(max(self.numbers, default=-1) + 1)]
 
 
 def published_classes(section: str, first: int | None, offset: int) -> ClassList:
-    """The classes of a published set.
+    """Return the classes of a published dataset.
 
     Args:
-        first: number of class 0, which the others follow; None: those that its own files have, plus ``offset``.
+        section: its section in the table of published classes.
+        first: number of class 0, followed by the others; None: the numbers in the published files, plus ``offset``.
+        offset: added to the published numbers.
     """
     lines = (line.split("\t") for line in _PUBLISHED.read_text(encoding="ascii").splitlines())
     rows = [row for row in lines if row[0] == section]
     colors = [tuple(map(int, row[3].split())) for row in rows if row[3]]
     numbers = [int(row[1]) + offset if first is None else first + at for at, row in enumerate(rows)]
-    return _as_list([ListedClass(row[2], numbers[at], *colors[at : at + 1]) for at, row in enumerate(rows)], "")
+    return _build_list([ListedClass(row[2], numbers[at], *colors[at : at + 1]) for at, row in enumerate(rows)], "")
 
 
 def find_class_list(folders: Iterable[str]) -> ClassList | None:
-    """The first list of classes in the folders; None: there is none."""
+    """Read the first list of classes in the folders; None if there is none."""
     for folder in folders:
         for name in FILES:
             if os.path.isfile(os.path.join(folder, name)):
@@ -97,37 +100,37 @@ def find_class_list(folders: Iterable[str]) -> ClassList | None:
 
 
 def read_class_list(file: str) -> ClassList:
-    """The classes that a file lists: lines of text, CSV, or JSON.
+    """Read the classes from a file: lines of text, CSV, or JSON.
 
     Raises:
-        UserError: it cannot be read, or a name, number or color is there twice or is none.
+        UserError: it cannot be read, or a name, number or color is invalid or occurs twice.
     """
     with readable(file):
-        entries = _of_json(read_json(file)) if file.endswith(".json") else _of_lines(read_text(file, "utf-8-sig"))
+        entries = _parse_json(read_json(file)) if file.endswith(".json") else _parse_lines(read_text(file, "utf-8-sig"))
     if not entries:
         raise UserError(
-            f"{file} lists no classes; expected a line for each: its name, or name,red,green,blue, or number,name"
+            f"{file} lists no classes; expected a line per class: its name, or name,red,green,blue, or number,name"
         )
-    return _as_list(entries, file)
+    return _build_list(entries, file)
 
 
-def _as_list(entries: Sequence[ListedClass], file: str) -> ClassList:
-    for what, values in zip(("name", "number", "color"), zip(*entries)):
-        given = [value for value in values if value is not None]
-        twice = next((value for value in given if given.count(value) > 1), None)
-        if twice is not None and file:  # ADE20K's authors give some classes one color
-            raise UserError(f"{file} has {what} {twice} twice; each class needs its own")
+def _build_list(entries: Sequence[ListedClass], file: str) -> ClassList:
+    for field, values in zip(("name", "number", "color"), zip(*entries)):
+        present = [value for value in values if value is not None]
+        duplicate = next((value for value in present if present.count(value) > 1), None)
+        if duplicate is not None and file:  # ADE20K's authors give some classes one color
+            raise UserError(f"{file} has {field} {duplicate} twice; each class needs its own")
     for entry in entries:
         if max(entry.color or (0,)) > 255 or (entry.number or 0) > 65_535:
             raise UserError(f"{file}: {entry.name}: expected colors from 0 to 255, and numbers to 65535")
     is_numbered = all(entry.number is not None for entry in entries)
-    start = -1 if entries and entries[0].name == "__ignore__" else 0  # as Labelme counts them
+    start = -1 if entries and entries[0].name == "__ignore__" else 0  # Labelme's numbering
     rows = [(entry, entry.number if is_numbered else place) for place, entry in enumerate(entries, start)]
     learned = [(entry, number) for entry, number in rows if entry.name.lower() not in _NOT_LEARNED]
     ignored = [(entry, number) for entry, number in rows if entry.name.lower() in _NOT_LEARNED]
     has_colors = all(entry.color is not None for entry in entries)
     colors = [[entry.color for entry, _ in part] if has_colors else [] for part in (learned, ignored)]
-    packed = [pack_colors(np.array(one).reshape(-1, 3)) for one in colors]
+    packed = [pack_colors(np.array(part_colors).reshape(-1, 3)) for part_colors in colors]
     return ClassList(
         [entry.name for entry, _ in learned],
         [number for _, number in learned],
@@ -139,14 +142,14 @@ def _as_list(entries: Sequence[ListedClass], file: str) -> ClassList:
     )
 
 
-def _of_lines(text: str) -> list[ListedClass]:
+def _parse_lines(text: str) -> list[ListedClass]:
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
     if lines and not re.search(r"\d", lines[0]) and all(re.search(r"\d", line) for line in lines[1:2]):
-        headed = [lines[1:], lines]  # a heading, such as name,r,g,b
+        candidates = [lines[1:], lines]  # a heading, such as name,r,g,b
     else:
-        headed = [lines]
-    for rows in headed:
+        candidates = [lines]
+    for rows in candidates:
         for pattern in _LINES:
             matches = [re.fullmatch(pattern, row) for row in rows]
             if matches and all(matches) and (rows is lines or pattern != _LINES[-1]):
@@ -163,35 +166,35 @@ def _entry(fields: dict[str, Any]) -> ListedClass:
     )
 
 
-def _of_json(content: Any) -> list[ListedClass]:
-    """Of names; of names with colors; of numbers with names; or of objects with a name, a color and perhaps an id."""
+def _parse_json(content: Any) -> list[ListedClass]:
+    """Parse a list of names, names with colors, numbers with names, or objects with a name, a color and maybe an id."""
     if isinstance(content, dict):
         for key in ("classes", "labels", "categories", "id2label"):
             if isinstance(content.get(key), (list, dict)):
-                return _of_json(content[key])
+                return _parse_json(content[key])
         if all(name.isascii() and name.isdigit() for name in content):
             return [ListedClass(str(name), int(number)) for number, name in content.items()]
-        return [ListedClass(name, *_number_and_color(value)) for name, value in content.items()]
+        return [ListedClass(name, *_parse_value(value)) for name, value in content.items()]
     if not isinstance(content, list):
         raise ValueError("expected a list of names, or an object with names, numbers or colors")
-    return [ListedClass(one) if isinstance(one, str) else _of_object(one) for one in content]
+    return [ListedClass(item) if isinstance(item, str) else _parse_object(item) for item in content]
 
 
-def _of_object(value: Any) -> ListedClass:
+def _parse_object(value: Any) -> ListedClass:
     if not isinstance(value, dict):
-        raise ValueError(f"expected the name of a class, or an object with a name, found {value!r}")
-    named = (("name", "title", "label"), ("color", "color", "rgb"), ("id", "value"))
-    name, color, number = (next((value[key] for key in keys if key in value), None) for keys in named)
+        raise ValueError(f"expected a class name, or an object with a name, found {value!r}")
+    alternatives = (("name", "title", "label"), ("color", "color", "rgb"), ("id", "value"))
+    name, color, number = (next((value[key] for key in keys if key in value), None) for keys in alternatives)
     if not isinstance(name, str):
         raise ValueError(f"expected a name in {value!r}")
-    return ListedClass(name, number if type(number) is int else None, _number_and_color(color)[1])
+    return ListedClass(name, number if type(number) is int else None, _parse_value(color)[1])
 
 
-def _number_and_color(value: Any) -> tuple[int | None, tuple[int, int, int] | None]:
+def _parse_value(value: Any) -> tuple[int | None, tuple[int, int, int] | None]:
     if type(value) is int or value is None:
         return value, None
     if isinstance(value, str) and re.fullmatch(r"#[0-9a-fA-F]{6}", value):
         value = list(bytes.fromhex(value[1:]))
-    if isinstance(value, (list, tuple)) and len(value) == 3 and all(type(one) is int and one >= 0 for one in value):
+    if isinstance(value, (list, tuple)) and len(value) == 3 and all(type(part) is int and part >= 0 for part in value):
         return None, (value[0], value[1], value[2])
     raise ValueError(f"expected a number, or a color such as [255, 0, 0] or '#ff0000', found {value!r}")

@@ -1,8 +1,8 @@
-"""Images of drawn shapes, so that a first training needs no download: of a detector, and of a network that segments.
+"""Synthetic images of shapes, so that detection and segmentation can be tried without a download.
 
-Every machine draws the same, in whole numbers: NumPy promises the raw words of a bit generator, not what ``Generator``
-makes of them, and libraries differ in the last bit of a sine. So numbers here are raw words, scaled in whole numbers,
-and corners lie on a grid of 1/16 pixel.
+Images are the same on every machine: NumPy guarantees the raw words of a bit generator, but not the results of
+``Generator``, and libraries differ in the last bit of a sine. All numbers are therefore scaled from raw words with
+integers, and corners are on a grid of 1/16 pixel.
 """
 
 import math
@@ -17,20 +17,20 @@ from ..settings import CATEGORIES, ObjectSettings
 from .image_dataset import ImageDataset
 
 _SPLITS = {"train": 0, "val": 1}  # part of each image's seed: the splits share no images
-_VERSION = 1  # of the drawing: another one draws other images from the same numbers
+_VERSION = 1  # of the drawing; a new version draws other images from the same numbers
 
 _FINE = 16  # steps of the grid in a pixel
 _UNIT = 1024  # corners of a shape of radius 1, and sines, are in this unit
 _TURNS = 64  # directions a shape can have
 _COSINES = [round(_UNIT * math.cos(2 * math.pi * turn / _TURNS)) for turn in range(_TURNS)]
-_ATTEMPTS = 20  # to place a shape where all stay visible
-_VISIBLE = (3, 4)  # of a shape's pixels: what later ones must leave
-_CONTRAST = 150  # summed over the colors, between a shape and the background
+_ATTEMPTS = 20  # to place a shape without covering the others
+_VISIBLE = (3, 4)  # share of a shape's pixels that must stay visible
+_CONTRAST = 150  # smallest sum of differences over the channels between a shape and the background
 _NOISE = 24  # largest change of a pixel's value
 
 _Polygon = Sequence[tuple[int, int]]  # convex, corners counter-clockwise where y points up
 _BOX: _Polygon = ((-800, -800), (800, -800), (800, 800), (-800, 800))
-# Convex parts of each shape that is not round, and how many directions to either side it may be turned.
+# Convex parts of each shape that is not round, and how far it may be turned to either side.
 _PARTS: dict[str, tuple[list[_Polygon], int]] = {
     "square": ([_BOX], _TURNS // 18),
     "triangle": ([((-887, -512), (887, -512), (0, 1024))], _TURNS),
@@ -61,10 +61,14 @@ class DrawnImages(ImageDataset):
         categories: Sequence[str] = CATEGORIES[:3],
         seed: int = 0,
     ) -> None:
-        """Serve ``split``, "train" or "val"; both paths are ignored.
+        """Draw ``split``, "train" or "val"; both paths are ignored.
 
         Args:
-            num_train, num_val: images of each split.
+            data_path: ignored.
+            split: "train" or "val".
+            cache_folder: ignored.
+            num_train: training images.
+            num_val: validation images.
             sides: smallest and largest height and width of an image in pixels.
             per_image: fewest and most shapes of an image.
             categories: of ``CATEGORIES``.
@@ -77,6 +81,7 @@ class DrawnImages(ImageDataset):
 
     @classmethod
     def open(cls, config: ObjectSettings, split: str, cache_folder: Path) -> Any:
+        """Open the split with the keys of DATA.SHAPES."""
         keys = config.DATA.SHAPES
         return cls(
             None, split, cache_folder, keys.TRAIN, keys.VAL, keys.SIDES, keys.OBJECTS_PER_IMAGE, tuple(keys.CATEGORIES)
@@ -86,23 +91,23 @@ class DrawnImages(ImageDataset):
         return self._number
 
     def size(self, index: int) -> tuple[int, int]:
-        """Height and width of image ``index``."""
+        """Return height and width of image ``index``."""
         draws = PortableRandom(self._derive_seed(index))
         return draws.between(*self._sides), draws.between(*self._sides)
 
     def describe(self, index: int) -> str:
-        """The image's number and what it was drawn from."""
-        return f"synthetic picture {self.split}_{index:05d} (seed {self._seed}, drawing {_VERSION})"
+        """Return the image's number and the seed it is drawn from."""
+        return f"synthetic image {self.split}_{index:05d} (seed {self._seed}, drawing {_VERSION})"
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
-        """How many images, and of what: counting the shapes would take drawing all of them."""
+        """Describe the images; shapes are not counted, since all images would have to be drawn."""
         fewest, most = self._per_image
         shapes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         number = self._number if chosen is None else len(chosen)
         return f"{number:,} drawn images of {shapes} shapes each: {', '.join(self.categories)}"
 
     def draw(self, index: int) -> "SyntheticImage":
-        """The shapes of image ``index``."""
+        """Draw the shapes of image ``index``."""
         return draw_shapes(self._derive_seed(index), self._sides, self._per_image, self.categories)
 
     def _derive_seed(self, index: int) -> tuple[int, int, int]:
@@ -112,34 +117,35 @@ class DrawnImages(ImageDataset):
 
 
 class PortableRandom:
-    """Whole numbers from a seed, the same on every machine and for every version of NumPy."""
+    """Random integers from a seed, the same on every machine and with every version of NumPy."""
 
     def __init__(self, seed: Sequence[int]) -> None:
         self._bits = np.random.PCG64(np.random.SeedSequence(list(seed)))
 
     def below(self, limit: int) -> int:
-        """One of 0 to ``limit - 1``, for limits up to 2**31."""
+        """Return an integer from 0 to ``limit - 1``, for limits up to 2**31."""
         return (int(self._bits.random_raw()) >> 33) * limit >> 31
 
     def between(self, low: int, high: int) -> int:
-        """One of ``low`` to ``high``."""
+        """Return an integer from ``low`` to ``high``."""
         return low + self.below(high - low + 1)
 
     def bytes(self, number: int) -> np.ndarray:
-        """uint8 (number,)."""
+        """Return random bytes, uint8 (number,)."""
         words = self._bits.random_raw(-(-number // 8)).astype("<u8")
         return words.view(np.uint8)[:number]
 
 
 class SyntheticImage(NamedTuple):
-    """The shapes of an image, those drawn later in front.
+    """The shapes of an image; later shapes are in front.
 
     Attributes:
-        height, width: of the image.
-        labels: of each shape, position among the categories asked for.
+        height: of the image.
+        width: of the image.
+        labels: of each shape, position in the requested categories.
         masks: bool (height, width) of each shape, its visible pixels; they do not overlap.
         colors: red, green and blue of each shape, then of the background's four corners.
-        draws: what the image's noise is drawn from.
+        draws: generator of the image's noise.
     """
 
     height: int
@@ -158,7 +164,7 @@ def draw_shapes(
     Args:
         seed: of this image.
         sides: smallest and largest height and width in pixels.
-        number: fewest and most shapes; fewer are drawn where no more find room.
+        number: fewest and most shapes; fewer are drawn if there is no room.
         categories: of ``CATEGORIES``.
     """
     draws = PortableRandom(seed)
@@ -167,7 +173,7 @@ def draw_shapes(
     corners += [tuple(min(255, max(0, value + draws.between(-40, 40))) for value in corners[0]) for _ in range(3)]
     labels: list[int] = []
     masks: list[np.ndarray] = []
-    wholes: list[int] = []  # pixels of each shape before others came in front
+    wholes: list[int] = []  # pixels of each shape before later shapes covered it
     colors = []
     for _ in range(draws.between(*number)):
         label = draws.below(len(categories))
@@ -175,7 +181,7 @@ def draw_shapes(
         for _ in range(_ATTEMPTS):
             shape = _place(draws, categories[label], height, width)
             rest = [mask & ~shape for mask in masks]
-            if shape.any() and all(_VISIBLE[1] * one.sum() >= _VISIBLE[0] * all_ for one, all_ in zip(rest, wholes)):
+            if shape.any() and all(_VISIBLE[1] * mask.sum() >= _VISIBLE[0] * all_ for mask, all_ in zip(rest, wholes)):
                 labels, masks, wholes = [*labels, label], [*rest, shape], [*wholes, int(shape.sum())]
                 break
         else:
@@ -184,8 +190,10 @@ def draw_shapes(
 
 
 def render_image(drawn: SyntheticImage) -> np.ndarray:
-    """The image, uint8 (height, width, 3): shapes in front of a background that changes slowly, all with noise.
-    Called once for each ``drawn``, whose noise is then used up."""
+    """Render the image, uint8 (height, width, 3): shapes in front of a smooth background, with noise.
+
+    Call it once for each ``drawn``, since it consumes the generator of the noise.
+    """
     height, width = drawn.height, drawn.width
     upper_left, upper_right, lower_left, lower_right = (np.array(color, np.int64) for color in drawn.colors[-4:])
     down, right = np.arange(height)[:, None, None], np.arange(width)[None, :, None]
@@ -201,17 +209,17 @@ def render_image(drawn: SyntheticImage) -> np.ndarray:
 def _color(draws: PortableRandom, background: tuple[int, int, int]) -> tuple[int, int, int]:
     while True:
         color = draws.below(256), draws.below(256), draws.below(256)
-        if sum(abs(one - other) for one, other in zip(color, background)) >= _CONTRAST:
+        if sum(abs(channel - other) for channel, other in zip(color, background)) >= _CONTRAST:
             return color
 
 
 def _place(draws: PortableRandom, category: str, height: int, width: int) -> np.ndarray:
-    """The pixels of a shape of random size, direction and place, wholly inside the image: bool (height, width)."""
+    """Place a shape of random size, direction and position inside the image: bool (height, width)."""
     shorter = min(height, width)
     radius = draws.between(_FINE * shorter // 9, _FINE * shorter // 4)  # on the fine grid
     y = draws.between(radius, _FINE * height - radius)
     x = draws.between(radius, _FINE * width - radius)
-    rows = 2 * _FINE * np.arange(height)[:, None] + _FINE - 2 * y  # of pixel centers, from the shape's, in 1/32 pixel
+    rows = 2 * _FINE * np.arange(height)[:, None] + _FINE - 2 * y  # pixel centers relative to the shape, in 1/32 pixel
     columns = 2 * _FINE * np.arange(width)[None, :] + _FINE - 2 * x
     if category in ("circle", "ring"):
         distances = rows**2 + columns**2
@@ -219,14 +227,14 @@ def _place(draws: PortableRandom, category: str, height: int, width: int) -> np.
         return inside if category == "circle" else inside & (4 * distances >= (2 * radius) ** 2)
     parts, most = _PARTS[category]
     turn = draws.between(-most, most) % _TURNS
-    found = np.zeros((height, width), bool)
+    mask = np.zeros((height, width), bool)
     for part in parts:
-        found |= _fill([_turn(corner, turn, radius) for corner in part], rows, columns)
-    return found
+        mask |= _fill([_turn(corner, turn, radius) for corner in part], rows, columns)
+    return mask
 
 
 def _turn(corner: tuple[int, int], turn: int, radius: int) -> tuple[int, int]:
-    """A corner in 1/32 pixel from the shape's middle, rounded down."""
+    """Return a corner in 1/32 pixel from the shape's middle, rounded down."""
     cosine, sine = _COSINES[turn], _COSINES[(turn - _TURNS // 4) % _TURNS]
     x, y = corner
     return (
@@ -236,7 +244,7 @@ def _turn(corner: tuple[int, int], turn: int, radius: int) -> tuple[int, int]:
 
 
 def _fill(corners: _Polygon, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Which pixel centers lie in a convex polygon, its edges included: bool (height, width)."""
+    """Return which pixel centers are in a convex polygon, edges included: bool (height, width)."""
     inside = np.ones((len(rows), columns.shape[1]), bool)
     for (x0, y0), (x1, y1) in zip(corners, [*corners[1:], corners[0]]):
         inside &= (x1 - x0) * (rows - y0) - (y1 - y0) * (columns - x0) >= 0

@@ -1,5 +1,4 @@
-"""Which files are images, as decided by the installed Pillow rather than a fixed list; the others are counted, so that
-none is dropped silently."""
+"""Which files are images: those that the installed Pillow opens. Other files are counted, never dropped silently."""
 
 import functools
 import importlib
@@ -15,7 +14,7 @@ from PIL import Image, ImageFile, features
 from ...runtime.errors import UserError
 from ...runtime.files import is_folder, open_regular
 
-# How folders and files of a split are called.
+# Names of the folders and files of each split.
 SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
 PACKED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst")
 
@@ -30,7 +29,7 @@ _AVIF_HINT = "pip install -U pillow"
 _CONVERT_HINT = "convert to PNG or JPEG"
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .kdc .mrw .nef .nrw .orf .pef .raf .raw .rw2 .sr2 .srf .srw .x3f"
 _OTHERS = ".jxl .jxr .wdp .hdp .exr .hdr .svg .svgz .eps .ps .wmf .emf .dcm .xcf .webp .jp2 .j2k .jpx .tif .tiff"
-# Suffixes of images that some Pillow versions cannot open, and what to do about them.
+# Suffixes of images that some Pillow versions cannot open, and the remedy.
 _IMAGE_HINTS: dict[str, str] = {
     **dict.fromkeys(f"{_RAW} {_OTHERS}".split(), _CONVERT_HINT),
     **dict.fromkeys(_AVIF_SUFFIXES, _AVIF_HINT),
@@ -45,17 +44,17 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"heif")
 _AVIF_BRANDS = (b"avif", b"avis")
 HEAD_BYTES = 16
 _SHOWN_SUFFIXES = 8
-# What systems and authors leave beside images, which nobody misses.
+# Files that systems and authors put next to images.
 _HARMLESS = frozenset(
     (b"thumbs.db", b"ehthumbs.db", b"desktop.ini", b"readme", b"readme.txt", b"readme.md", b"license")
 )
-# Text files that accompany images by the thousand: no need to open them to see that they are not images.
+# Text files that accompany images by the thousand; they are not opened.
 _TEXT_SUFFIXES = frozenset((b".txt", b".json", b".csv", b".tsv", b".xml", b".yaml", b".yml", b".md", b".cls", b".html"))
 
 
 @functools.cache
 def readable_formats() -> tuple[str, ...]:
-    """Pillow's names for the formats that are read from datasets, the common ones first.
+    """Return Pillow's names for the formats that are read from datasets, the common ones first.
 
     Formats that Pillow only recognizes (stubs) or hands to another program are excluded. HEIF is included if
     pillow-heif is installed.
@@ -67,7 +66,7 @@ def readable_formats() -> tuple[str, ...]:
 
 @functools.cache
 def readable_suffixes() -> frozenset[bytes]:
-    """Lower-case suffixes of the images that this installation can open, such as ``b".jpg"``."""
+    """Return the lower-case suffixes of the images that this installation can open, such as ``b".jpg"``."""
     formats = readable_formats()
     registered = Image.registered_extensions()
     return frozenset(
@@ -89,23 +88,24 @@ def _decodes(name: str) -> bool:
         return False
     if name == "JPEG2000":
         return features.check_codec("jpg_2000")
-    return name != "WEBP" or name in Image.SAVE  # recognized by every Pillow, but saved only if its library is there
+    return name != "WEBP" or name in Image.SAVE  # every Pillow recognizes it, but saves it only with its library
 
 
 def is_hidden(name: bytes) -> bool:
-    """Whether a file or folder of this name is silently ignored, e.g. ``.DS_Store``, ``._1.jpg``, ``Thumbs.db``."""
+    """Return whether a file or folder of this name is silently ignored, such as ``.DS_Store`` or ``Thumbs.db``."""
     return name.startswith(b".") or name.lower() in _SYSTEM_NAMES
 
 
 def is_hidden_path(path: bytes) -> bool:
-    """Whether any part of a path is hidden."""
+    """Return whether any part of a path is hidden."""
     return any(is_hidden(part) for part in path.split(b"/") if part not in (b".", b".."))
 
 
-def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os.DirEntry[bytes]]:
-    """All files in a folder and below it, and hidden folders, which are not entered. Links are followed.
+def walk_files(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os.DirEntry[bytes]]:
+    """Yield all files below a folder, and hidden folders, which are not entered. Links are followed.
 
     Args:
+        top: the folder.
         refused: called with a folder that cannot be listed and the reason; it may raise.
     """
     folders: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(top, frozenset())]
@@ -113,30 +113,32 @@ def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[o
         folder, parents = folders.pop()
         try:
             status = os.stat(folder)
-            own = status.st_dev, status.st_ino
+            file_id = status.st_dev, status.st_ino
             with os.scandir(folder) as scanned:
                 entries = list(scanned)
         except OSError as error:
             refused(folder, f"it cannot be listed: {error.strerror}")
             continue
-        if own in parents:
+        if file_id in parents:
             refused(folder, "it is a link to a folder that contains it; remove the link")
             continue
         for entry in entries:
             if is_folder(entry) and not is_hidden(entry.name):
-                folders.append((entry.path, parents | {own}))
+                folders.append((entry.path, parents | {file_id}))
             else:
                 yield entry
 
 
-def entries_in(folder: str, may_be_absent: bool = False, most: int | None = None) -> Iterator[os.DirEntry[str]]:
-    """List what is in a folder, in no order, without what is hidden.
+def iterate_entries(folder: str, may_be_absent: bool = False, most: int | None = None) -> Iterator[os.DirEntry[str]]:
+    """Yield the entries of a folder, unordered, without hidden ones.
 
     Args:
-        may_be_absent: nothing is in a folder that is not there, or cannot be listed.
-        most: entries that are looked at; None: all.
+        folder: the folder.
+        may_be_absent: yield nothing if the folder does not exist or cannot be listed.
+        most: number of entries to read; None: all.
+
     Raises:
-        UserError: it cannot be listed.
+        UserError: the folder cannot be listed.
     """
     try:
         with os.scandir(folder) as entries:
@@ -148,35 +150,35 @@ def entries_in(folder: str, may_be_absent: bool = False, most: int | None = None
             raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
 
 
-def names_in(folder: str, may_be_absent: bool = False, most: int | None = None) -> list[str]:
-    """The sorted names of ``entries_in``."""
-    return sorted(entry.name for entry in entries_in(folder, may_be_absent, most))
+def list_names(folder: str, may_be_absent: bool = False, most: int | None = None) -> list[str]:
+    """Return the sorted names of ``iterate_entries``."""
+    return sorted(entry.name for entry in iterate_entries(folder, may_be_absent, most))
 
 
-def folder_paths(folder: str, may_be_absent: bool = True, most: int | None = None) -> list[str]:
-    """The sorted paths of the folders among ``entries_in``."""
-    return sorted(entry.path for entry in entries_in(folder, may_be_absent, most) if is_folder(entry))
+def list_folders(folder: str, may_be_absent: bool = True, most: int | None = None) -> list[str]:
+    """Return the sorted paths of the folders among ``iterate_entries``."""
+    return sorted(entry.path for entry in iterate_entries(folder, may_be_absent, most) if is_folder(entry))
 
 
 def stems(names: Iterable[str]) -> list[str]:
-    """List what files are called, without their folder and suffix."""
+    """Return the names of files without folder and suffix."""
     return [os.path.splitext(os.path.basename(name))[0] for name in names]
 
 
 def get_suffix(name: bytes) -> bytes:
-    """The lower-case suffix of a file name including the dot; empty if it has none, or nothing that looks like one."""
+    """Return a file name's lower-case suffix including the dot; empty if it has none that looks like a suffix."""
     at = name.rfind(b".")
     suffix = name[at:].lower()
     return suffix if at > 0 and _PLAIN_SUFFIX.fullmatch(suffix) else b""
 
 
 def find_hint(suffix: str) -> str | None:
-    """Say what to do about an image with this suffix that cannot be opened; None if it is not an image suffix."""
+    """Return the remedy for an image with this suffix that cannot be opened; None if it is not an image suffix."""
     return _IMAGE_HINTS.get(suffix)
 
 
-def image_kind(head: bytes) -> str | None:
-    """The image type of a file according to its first 16 bytes, None if they are not those of an image.
+def detect_image_type(head: bytes) -> str | None:
+    """Return the image type of a file from its first 16 bytes, or None if it is not an image.
 
     Only formats with an unambiguous signature are recognized.
     """
@@ -200,8 +202,8 @@ def image_kind(head: bytes) -> str | None:
     return None
 
 
-class LeftOut:
-    """The files left out under one folder.
+class SkippedFiles:
+    """The files under one folder that are skipped.
 
     A file counts as an image if it has the suffix of an image format that cannot be opened here, or if it starts like
     an image file but has no image suffix.
@@ -215,8 +217,8 @@ class LeftOut:
         self.counts: Counter[str] = Counter()  # suffix ("" for none) -> files
         self.images: Counter[str] = Counter()  # images among them
         self.example: str | None = None  # one of the images
-        self.beside = 0  # images next to the class folders, which therefore have no class
-        self.beside_example: str | None = None
+        self.outside_classes = 0  # images next to the class folders, which therefore have no class
+        self.outside_example: str | None = None
 
     def add(self, name: bytes, path: bytes, read_head: Callable[[], bytes]) -> None:
         """Count a file; ``read_head`` returns its first 16 bytes and is called if the name is inconclusive."""
@@ -225,73 +227,74 @@ class LeftOut:
         suffix = get_suffix(name)
         shown = suffix.decode("ascii")
         self.counts[shown] += 1
-        if find_hint(shown) or (suffix not in _TEXT_SUFFIXES and image_kind(read_head())):
+        if find_hint(shown) or (suffix not in _TEXT_SUFFIXES and detect_image_type(read_head())):
             self.images[shown] += 1
             self.example = min(self.example or os.fsdecode(path), os.fsdecode(path))
 
-    def add_beside(self, path: bytes) -> None:
+    def add_outside_classes(self, path: bytes) -> None:
         """Count an image that is next to the class folders."""
-        self.beside += 1
-        self.beside_example = min(self.beside_example or os.fsdecode(path), os.fsdecode(path))
+        self.outside_classes += 1
+        self.outside_example = min(self.outside_example or os.fsdecode(path), os.fsdecode(path))
 
-    def merge(self, other: "LeftOut") -> None:
-        """Add the counts of a part of this place."""
+    def merge(self, other: "SkippedFiles") -> None:
+        """Add the counts of a part of this folder."""
         self.counts += other.counts
         self.images += other.images
         self.example = min(filter(None, (self.example, other.example)), default=None)
 
     @property
     def num_images(self) -> int:
-        """Number of images among the files left out."""
+        """Number of images among the skipped files."""
         return sum(self.images.values())
 
     def lines(self) -> list[str]:
-        """Say what to report, one line per finding."""
-        said = []
+        """Return the log lines, one per finding."""
+        lines = []
         if self.counts:
-            said.append(self.summary())
-        if self.beside:
-            are = "images are" if self.beside > 1 else "image is"
-            said.append(
-                f"{self.beside:,} {are} next to the class folders of {self.place}, without a class, and not used: "
-                f"{self.beside_example}"
+            lines.append(self.summary())
+        if self.outside_classes:
+            are = "images are" if self.outside_classes > 1 else "image is"
+            lines.append(
+                f"{self.outside_classes:,} {are} next to the class folders of {self.place}, without a class, and not "
+                f"used: {self.outside_example}"
             )
-        return said
+        return lines
 
     def summary(self) -> str:
-        """``left out below my_data/train: 12 .heic (pip install pillow-heif), 3 .txt, 1 without suffix``."""
+        """Return a line like ``skipped below my_data/train: 12 .heic (pip install pillow-heif), 3 .txt``."""
         order = sorted(self.counts, key=lambda suffix: (-self.images[suffix], -self.counts[suffix], suffix))
         shown = max(_SHOWN_SUFFIXES, sum(self.images[suffix] > 0 for suffix in order))  # all image suffixes
         parts = [self._part(suffix) for suffix in order[:shown]]
         rest = order[shown:]
         if rest:
             parts.append(f"{sum(self.counts[suffix] for suffix in rest):,} with {len(rest)} other suffixes")
-        return f"left out below {self.place}: {', '.join(parts)}"
+        return f"skipped below {self.place}: {', '.join(parts)}"
 
     def _part(self, suffix: str) -> str:
         number, images = self.counts[suffix], self.images[suffix]
-        named = f"{number:,} {suffix or 'without suffix'}"
+        text = f"{number:,} {suffix or 'without suffix'}"
         if not images:
-            return named
+            return text
         hint = find_hint(suffix)
         if hint:
-            return f"{named} ({hint})"
+            return f"{text} ({hint})"
         which = "images" if images == number else f"{images:,} of them images"
-        return f"{named} ({which} by their content: rename them, as to .jpg)"
+        return f"{text} ({which} by their content: rename them, for example to .jpg)"
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values from which ``of_json`` recreates the object."""
+        """Return plain values from which ``from_json`` recreates the object."""
         return dict(self.__dict__)
 
     @classmethod
-    def of_json(cls, stored: dict[str, Any]) -> "LeftOut":
-        made = cls(stored["place"])
-        made.__dict__.update(stored, counts=Counter(stored["counts"]), images=Counter(stored["images"]))
-        return made
+    def from_json(cls, stored: dict[str, Any]) -> "SkippedFiles":
+        """Create the object from ``as_json`` values."""
+        skipped = cls(stored["place"])
+        skipped.__dict__.update(stored, counts=Counter(stored["counts"]), images=Counter(stored["images"]))
+        return skipped
 
 
 def read_head(path: bytes) -> bytes:
-    """The first bytes of a file; empty if it cannot be read, since files left out need not be readable."""
+    """Read the first bytes of a file; empty if it cannot be read, since skipped files need not be readable."""
     try:
         with open_regular(path, "rb", buffering=0) as file:
             return file.read(HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""Guess from its contents which dataset a folder holds, without Paddle, from some names and the beginnings of files."""
+"""Detect which dataset a folder contains, without Paddle, from names and the beginnings of files."""
 
 import gzip
 import os
@@ -12,14 +12,14 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.text_files import read_json
-from .box_layouts import DatasetGuess, find_boxes, first_folders, first_names, is_coco, refuse_labelme
+from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, list_first_names, refuse_labelme
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import VAL_FOLDERS
 from .formats import find_hint, get_suffix, readable_suffixes
 from .imagenet import FIRST_OF_KIT, LISTS
 from .map_layouts import find_label_maps
 from .reading import SPLITS
-from .small_sets import idx_file
+from .small_sets import find_idx_file
 from .tar_files import find_shards
 
 _DEEPEST = 4  # levels below a class folder that are searched for an image
@@ -43,14 +43,16 @@ _FIRST_LABELS = {
 
 
 def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
-    """The dataset at ``path``, None if nothing is recognized.
+    """Detect the dataset at ``path``; None if nothing is recognized.
 
     Args:
-        contents: what the task reads, see ``registry.annotation_type``; None: not known. Where boxes and label maps are
-            in one folder it decides; without it boxes are taken.
+        path: file or folder.
+        contents: annotations that the task reads, see ``registry.annotation_type``; None: not known. It decides if a
+            folder has both boxes and label maps; without it, boxes are used.
 
     Raises:
-        UserError: the path does not exist, or holds several kinds of data; the message lists them with their datasets.
+        UserError: the path does not exist, or contains several kinds of data; the message lists them with their
+            datasets.
     """
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if not os.path.exists(root):
@@ -58,52 +60,56 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     shown = os.fspath(path).rstrip("/") or root
     if os.path.isfile(root):
         if root.lower().endswith(".tar"):
-            raise UserError(f"data path {shown} is a tar file; give the folder that holds it: {os.path.dirname(root)}")
+            raise UserError(f"data path {shown} is a tar file; give its folder: {os.path.dirname(root)}")
         if is_coco(root):
-            return DatasetGuess("coco", one_line(f"{shown} holds annotations in COCO's format"))
+            return DatasetGuess("coco", one_line(f"{shown} contains annotations in COCO's format"))
         if root.lower().endswith((".json", ".yaml", ".yml", ".xml")):
             refuse_labelme(root)
             raise UserError(
-                f"data path {shown} is a file; give the folder that holds it and the images: {os.path.dirname(root)}"
+                f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(root)}"
             )
-        return _cifar(root, shown)
+        return _detect_cifar(root, shown)
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
     annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
-    found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]
-    if maps or (boxes and not _has_classes(root)):  # folders called images and labels are no classes
-        found = [made for made in found if made.dataset not in ("folder", *(["imagenet2012"] if maps else []))]
+    guesses = [candidate for candidate in (detect(root, shown) for detect in _DETECTORS) if candidate is not None]
+    if maps or (boxes and not _has_classes(root)):  # folders called images and labels are not classes
+        guesses = [
+            candidate
+            for candidate in guesses
+            if candidate.dataset not in ("folder", *(["imagenet2012"] if maps else []))
+        ]
     if maps and contents == BOX_LABELS and not boxes:
         refuse_labelme(root)
-    found += annotated
-    _refuse_several(found)
-    if found:
-        return found[0]._replace(reason=one_line(found[0].reason))
+    guesses += annotated
+    _refuse_several(guesses)
+    if guesses:
+        return guesses[0]._replace(reason=one_line(guesses[0].reason))
     _refuse_point_clouds(root, shown)
     refuse_labelme(root)
     return None
 
 
-def _images(root: str, shown: str) -> DatasetGuess | None:
-    """Images in class folders, PaddleViT's lists or tar files: the most specific description of the images wins."""
+def _detect_images(root: str, shown: str) -> DatasetGuess | None:
+    """Detect class folders, PaddleViT's lists or tar files; the most specific description of the images wins."""
     lists = [name for name in LISTS.values() if os.path.isfile(os.path.join(root, name))]
-    class_folders = _class_folders(root, shown)
-    tars = _tars(root, shown, or_packed=class_folders is None and not lists)
+    class_folders = _detect_class_folders(root, shown)
+    tars = _detect_tars(root, shown, or_packed=class_folders is None and not lists)
     if lists and (tars is None or _lists_files(os.path.join(root, lists[0]), root)):
         return DatasetGuess(
             "imagenet2012", f"{shown} has {' and '.join(lists)}, lists of 'path label' for ImageNet's 1,000 classes"
         )
-    _refuse_several([made for made in (class_folders, tars) if made is not None])
+    _refuse_several([candidate for candidate in (class_folders, tars) if candidate is not None])
     return tars or class_folders
 
 
-def _class_folders(root: str, shown: str) -> DatasetGuess | None:
+def _detect_class_folders(root: str, shown: str) -> DatasetGuess | None:
     splits = [name for name in ("train", *VAL_FOLDERS) if _has_class_folders(os.path.join(root, name))]
     if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
         where = "class folders below train and " if "train" in splits else ""
         return DatasetGuess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation images")
     if splits:
         return DatasetGuess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
-    paths = first_folders(root)
+    paths = list_first_folders(root)
     if any(_NO_CLASS.fullmatch(os.path.basename(path)) for path in paths):
         return None
     classes = [os.path.basename(path) for path in paths if _has_image(path, deepest=0)]
@@ -116,77 +122,78 @@ def _class_folders(root: str, shown: str) -> DatasetGuess | None:
 
 
 def _has_classes(root: str) -> bool:
-    """Whether any folder that may be a class holds images, below a split or not."""
-    below = (path for folder in (root, *first_folders(root)) for path in first_folders(folder))
+    """Return whether any folder that may be a class contains images, below a split or not."""
+    below = (path for folder in (root, *list_first_folders(root)) for path in list_first_folders(folder))
     return any(_has_image(path, 0) for path in below if not _NO_CLASS.fullmatch(os.path.basename(path)))
 
 
 def _has_class_folders(folder: str) -> bool:
-    return any(_has_image(path, _DEEPEST) for path in first_folders(folder))
+    return any(_has_image(path, _DEEPEST) for path in list_first_folders(folder))
 
 
 def _has_image(folder: str, deepest: int) -> bool:
-    """Whether a folder holds images up to ``deepest`` levels down, including formats that cannot be opened."""
-    for name in first_names(folder):
+    """Return whether a folder has images up to ``deepest`` levels down, including formats that cannot be opened."""
+    for name in list_first_names(folder):
         suffix = get_suffix(os.fsencode(name))
         if name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
             continue
         is_image = suffix in readable_suffixes() or find_hint(suffix.decode("ascii"))
         if is_image and not os.path.isdir(os.path.join(folder, name)):
             return True
-    return deepest > 0 and any(_has_image(path, deepest - 1) for path in first_folders(folder))
+    return deepest > 0 and any(_has_image(path, deepest - 1) for path in list_first_folders(folder))
 
 
-def _tars(root: str, shown: str, or_packed: bool) -> DatasetGuess | None:
-    found: list[str] = []
+def _detect_tars(root: str, shown: str, or_packed: bool) -> DatasetGuess | None:
+    shards: list[str] = []
     for split in LISTS:
         try:
-            found += find_shards(root, split)[:1]
-        except UserError:  # compressed ones: the answer only if there is nothing else
+            shards += find_shards(root, split)[:1]
+        except UserError:  # compressed files: reported only if there is nothing else
             if or_packed:
                 raise
-    if not found:
+    if not shards:
         return None
-    return DatasetGuess("tar", f"{shown} has tar files such as {' and '.join(found)}")
+    return DatasetGuess("tar", f"{shown} has tar files such as {' and '.join(shards)}")
 
 
 def _lists_files(list_file: str, root: str) -> bool:
-    """Whether the first image on a list exists in the folder."""
+    """Return whether the first image on a list exists in the folder."""
     with open(list_file, "rb") as stream:
         fields = stream.readline(4096).removeprefix(b"\xef\xbb\xbf").strip().rsplit(None, 1)
     return bool(fields) and os.path.isfile(os.path.join(os.fsencode(root), fields[0]))
 
 
-def _cifar(root: str, shown: str) -> DatasetGuess | None:
-    found: list[DatasetGuess] = []
+def _detect_cifar(root: str, shown: str) -> DatasetGuess | None:
+    guesses: list[DatasetGuess] = []
     for dataset in (Cifar10, Cifar100):
         try:
             source, publication = find_cifar(Path(root), dataset.publications)
         except UserError:  # it does not exist
             continue
         name = publication.archive if source.is_file() else publication.folder
-        found.append(DatasetGuess(dataset.name, f"{shown} is or has CIFAR's published {name}"))
-    _refuse_several(found)
-    return found[0] if found else None
+        guesses.append(DatasetGuess(dataset.name, f"{shown} is or has CIFAR's published {name}"))
+    _refuse_several(guesses)
+    return guesses[0] if guesses else None
 
 
-def _idx(root: str, shown: str) -> DatasetGuess | None:
-    """MNIST and Fashion-MNIST share file names: tell them apart by their first labels, else by the path."""
+def _detect_idx(root: str, shown: str) -> DatasetGuess | None:
+    """Detect MNIST or Fashion-MNIST, which share file names, by their first labels, else by the path."""
     parts = {
-        part: [file for split in SPLITS if (file := idx_file(Path(root), split, part))] for part in ("labels", "images")
+        part: [file for split in SPLITS if (file := find_idx_file(Path(root), split, part))]
+        for part in ("labels", "images")
     }
     if not any(parts.values()):
         return None
     for file in parts["labels"]:
-        known = _FIRST_LABELS.get(_first_labels(file))
-        if known:
-            return DatasetGuess(known, f"{shown} has IDX files that begin with the labels of {known}")
+        dataset = _FIRST_LABELS.get(_read_first_labels(file))
+        if dataset:
+            return DatasetGuess(dataset, f"{shown} has IDX files that begin with the labels of {dataset}")
     if "fashion" in root.lower():
-        return DatasetGuess("fashion_mnist", f"{shown} has IDX files, and its name says fashion")
-    return DatasetGuess("mnist", f"{shown} has IDX files, taken for mnist as nothing says fashion_mnist")
+        return DatasetGuess("fashion_mnist", f"{shown} has IDX files, and its name contains fashion")
+    return DatasetGuess("mnist", f"{shown} has IDX files, read as mnist since its name does not contain fashion")
 
 
-def _first_labels(file: Path) -> bytes:
+def _read_first_labels(file: Path) -> bytes:
     try:
         with gzip.open(file) if file.suffix == ".gz" else open(file, "rb") as stream:
             return stream.read(18)[8:]
@@ -194,7 +201,7 @@ def _first_labels(file: Path) -> bytes:
         return b""
 
 
-def _scenes(root: str, shown: str) -> DatasetGuess | None:
+def _detect_scenes(root: str, shown: str) -> DatasetGuess | None:
     if not (os.path.isfile(os.path.join(root, "classes.txt")) and os.path.isdir(os.path.join(root, "scenes"))):
         return None
     try:
@@ -207,14 +214,14 @@ def _scenes(root: str, shown: str) -> DatasetGuess | None:
     )
 
 
-def _volumes(root: str, shown: str) -> DatasetGuess | None:
+def _detect_volumes(root: str, shown: str) -> DatasetGuess | None:
     if os.path.isfile(os.path.join(root, "dataset.json")) and os.path.isdir(os.path.join(root, "imagesTr")):
         return DatasetGuess("nnunet", f"{shown} has dataset.json and imagesTr, volumes in nnU-Net's layout")
     for split in ("train", "val"):
         folder = os.path.join(root, split)
-        names = [name.lower() for name in first_names(folder)]
+        names = [name.lower() for name in list_first_names(folder)]
         files = [name for name in names if name.endswith(_VOLUME_SUFFIXES)]
-        files += [f"{os.path.basename(path)}/*.dcm" for path in first_folders(folder) if _is_series(path)]
+        files += [f"{os.path.basename(path)}/*.dcm" for path in list_first_folders(folder) if _is_series(path)]
         if any(name.endswith(_LANDMARK_SUFFIXES) for name in names):
             files += [name for name in names if name.endswith(_ARRAY_SUFFIXES)]
         if files:
@@ -224,8 +231,8 @@ def _volumes(root: str, shown: str) -> DatasetGuess | None:
 
 
 def _is_series(folder: str) -> bool:
-    """Whether the first file in a folder is a slice of a DICOM series, by its suffix or first bytes."""
-    files = filter(os.path.isfile, (os.path.join(folder, name) for name in first_names(folder)))
+    """Return whether the first file in a folder is a slice of a DICOM series, by its suffix or first bytes."""
+    files = filter(os.path.isfile, (os.path.join(folder, name) for name in list_first_names(folder)))
     first = next(files, None)
     if first is None or first.lower().endswith(_DICOM_SUFFIXES):
         return first is not None
@@ -237,25 +244,31 @@ def _is_series(folder: str) -> bool:
 
 
 def _refuse_point_clouds(root: str, shown: str) -> None:
-    """Raise an error naming the command that turns raw point clouds into a dataset."""
-    for folder in (root, *first_folders(root)):
-        names = first_names(folder)
-        known = (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply"))
-        for suffix, command in (*known, *((suffix, "scenes") for suffix in (".las", ".laz", ".pcd"))):
+    """Raise an error with the command that converts raw point clouds to a dataset."""
+    for folder in (root, *list_first_folders(root)):
+        names = list_first_names(folder)
+        formats = (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply"))
+        for suffix, command in (*formats, *((suffix, "scenes") for suffix in (".las", ".laz", ".pcd"))):
             example = next((name for name in names if name.endswith(suffix)), None)
             if example is not None:
                 dataset = "scannet" if command in ("scannet", "pth") else "scenes"
                 raise UserError(
-                    f"{shown} holds point clouds such as {example}: prepare them once with "
-                    f"'{program('prepare')} {command} {shown} OUT', and train with -dataset={dataset} -data_path=OUT "
-                    "on a recipe such as configs/pointgroup_scannet.yaml"
+                    f"{shown} contains point clouds such as {example}: convert them once with "
+                    f"'{program('prepare')} {command} {shown} OUT', then train with -dataset={dataset} -data_path=OUT "
+                    "and a recipe such as configs/pointgroup_scannet.yaml"
                 )
 
 
-def _refuse_several(found: list[DatasetGuess]) -> None:
-    if len({made.dataset for made in found}) > 1:
-        kinds = ", and ".join(f"{made.reason} (-dataset={made.dataset})" for made in found)
-        raise UserError(f"{kinds}: name the right one with -dataset, or keep them in separate folders")
+def _refuse_several(guesses: list[DatasetGuess]) -> None:
+    if len({candidate.dataset for candidate in guesses}) > 1:
+        kinds = ", and ".join(f"{candidate.reason} (-dataset={candidate.dataset})" for candidate in guesses)
+        raise UserError(f"{kinds}: select one with -dataset, or move them to separate folders")
 
 
-_LOOKS: tuple[Callable[[str, str], DatasetGuess | None], ...] = (_images, _idx, _cifar, _scenes, _volumes)
+_DETECTORS: tuple[Callable[[str, str], DatasetGuess | None], ...] = (
+    _detect_images,
+    _detect_idx,
+    _detect_cifar,
+    _detect_scenes,
+    _detect_volumes,
+)

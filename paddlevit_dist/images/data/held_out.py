@@ -1,4 +1,4 @@
-"""The images of a run: an existing split, or part of a single dataset split class by class."""
+"""The images of a run: an existing split, or part of a dataset that is split class by class."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 VAL_FILES = "val_files.txt"
 
 
-def of_row(name: str) -> Any:
-    """A method of a part that asks the whole dataset for the row of a sample."""
+def make_row_method(name: str) -> Any:
+    """Create a method that calls the whole dataset's method with the row of a sample."""
 
     def method(self: Any, index: int, *more: Any) -> Any:
         return getattr(self.dataset, name)(int(self.rows[index]), *more)
@@ -31,60 +31,72 @@ def of_row(name: str) -> Any:
 
 
 class DatasetPart(ImageDataset):
-    """A subset of another dataset, whose samples it describes and reads as that does; pickled as that dataset and the
-    name of a memory-mapped file."""
+    """A subset of another dataset, which describes and reads its samples.
+
+    Its pickle contains that dataset and the name of a memory-mapped file.
+    """
 
     def __init__(self, dataset: ImageDataset, rows_file: Path, is_share: bool = False) -> None:
-        """Select the rows of ``dataset`` listed in ``rows_file``, int64; ``is_random_split``: a split leaves these to
-        it."""
+        """Select rows of a dataset.
+
+        Args:
+            dataset: the whole dataset.
+            rows_file: file of the rows, int64.
+            is_share: the rows are a random split.
+        """
         self.dataset = dataset
         self.is_random_split = is_share or dataset.is_random_split
         self.rows_file = str(rows_file)
         self._rows: np.ndarray | None = None
         self._labels: np.ndarray | None = None
         self.kind, self.image_mode = dataset.kind, dataset.image_mode
-        self.num_classes, self.notices, self.left_out = dataset.num_classes, dataset.notices, dataset.left_out
+        self.num_classes, self.notices, self.skipped_files = dataset.num_classes, dataset.notices, dataset.skipped_files
         self.groups_by = dataset.groups_by
-        self.divided = ""  # how a division kept samples together, for the log
+        self.divided = ""  # how samples were kept together, for the log
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "_rows": None, "_labels": None, "left_out": None}
+        return {**self.__dict__, "_rows": None, "_labels": None, "skipped_files": None}
 
     def __len__(self) -> int:
         return len(self.rows)
 
     read, encoded, num_bytes, part, describe, identity, require_size = map(
-        of_row, ("read", "encoded", "num_bytes", "part", "describe", "identity", "require_size")
+        make_row_method, ("read", "encoded", "num_bytes", "part", "describe", "identity", "require_size")
     )
 
     def listed(self) -> dict[str, Iterable[Any]]:
+        """Return what the fingerprint covers: the whole dataset and the rows."""
         return {**self.dataset.listed(), "choice": [self.rows]}
 
-    def told(self) -> str:
-        """Return the end of a line on the division: how images that belong together were divided, if any do."""
+    def describe_groups(self) -> str:
+        """Return the end of the log line about the split: how images of one group were divided, if there are groups."""
         return f"; {self.divided}" if self.divided else ""
 
     @property
     def rows(self) -> np.ndarray:
-        """Rows of the whole dataset, ascending, int64, memory-mapped."""
+        """Rows in the whole dataset, ascending, int64, memory-mapped."""
         if self._rows is None:
             self._rows = map_array(self.rows_file)
         return self._rows
 
     @property
-    def reading(self) -> ReadConfig | None:  # type: ignore[override] # it is the whole dataset's
+    def reading(self) -> ReadConfig | None:  # type: ignore[override] # the whole dataset has it
+        """How image files are decoded."""
         return self.dataset.reading
 
     @property
-    def reads_parts(self) -> bool:  # type: ignore[override] # as above
+    def reads_parts(self) -> bool:  # type: ignore[override] # the whole dataset has it
+        """Whether parts of images can be decoded."""
         return self.dataset.reads_parts
 
     @property
     def class_names(self) -> list[str] | None:
+        """Name of each class."""
         return self.dataset.class_names
 
     @property
     def labels(self) -> np.ndarray:
+        """Labels of the selected samples."""
         if self._labels is None:
             self._labels = self.dataset.labels[self.rows]
         return self._labels
@@ -93,12 +105,20 @@ class DatasetPart(ImageDataset):
 def hold_out(
     dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path, kind: type[DatasetPart] = DatasetPart
 ) -> Any:
-    """The "train" or "val" part of ``dataset``, of this ``kind``, with ``fraction`` of each class held out as "val";
-    where nothing is labeled with one class, all are of one.
+    """Return the "train" or "val" part of ``dataset``, with ``fraction`` of each class held out as "val".
 
-    Each class keeps at least one image for training and contributes at least one to validation if it has two, of those
-    that are in no other class as well. Where the dataset knows which images belong together (``groups_by``), these are
-    on one side; those of one folder only if whole folders make up about that fraction. ``Part.divided`` says so.
+    A dataset without one label per sample is split as a single class. Each class keeps at least one image for training
+    and contributes at least one to validation if it has two; images that are also in another class do not count here.
+    If the dataset knows which images belong together (``groups_by``), these are on one side; folders are kept together
+    only if whole folders make up about that fraction. ``divided`` of the part describes this.
+
+    Args:
+        dataset: the whole dataset.
+        split: "train" or "val".
+        fraction: share of each class for "val".
+        seed: of the split.
+        cache_folder: folder of the part's rows.
+        kind: class of the part.
 
     Raises:
         UserError: nothing would be held out.
@@ -109,7 +129,7 @@ def hold_out(
     if held_out is None:
         held_out = choose_held_out(dataset, labels, fraction, seed)
     if not held_out.any():
-        raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two images, add some")
+        raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two images; add images")
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
     part = kind(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
     part.divided = divided
@@ -117,47 +137,50 @@ def hold_out(
 
 
 def _choose_groups(dataset: Any, labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray | None, str]:
-    """Choose whole groups to hold out, bool (samples,), and say which; None: there are none that could be."""
-    found = find_groups(dataset.groups_by, [dataset.identity(index) for index in range(len(labels))])
-    if found is None:
+    """Choose whole groups to hold out, bool (samples,), and describe them; None if whole groups cannot be held out."""
+    groups = find_groups(dataset.groups_by, [dataset.identity(index) for index in range(len(labels))])
+    if groups is None:
         return None, ""
-    word, names = found
+    word, names = groups
     held_out = choose_held_out_groups(names, labels, fraction, seed)
     share = held_out.mean()
     if not share or (word in FOLDER and not fraction / 2 <= share <= 2 * fraction):
-        return None, f"images of one {word} are on both sides: {len(set(names)):,} of them do not divide so"
+        return None, f"images of one {word} are on both sides: whole groups of {len(set(names)):,} cannot be divided"
     return held_out, f"images of one {word} are on one side, {len(set(names)):,} of them in all"
 
 
 def choose_held_out_groups(groups: Sequence[str], labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """Choose the samples that are held out with all others of their groups, bool (samples,): in the order of the
-    groups' digests each that brings their number nearer to the ``fraction``, and leaves training samples of all its
-    classes; the smallest such group where all are too large, and nothing where none leaves any.
+    """Choose whole groups of samples to hold out, bool (samples,).
+
+    Goes through the groups in the order of their digests and takes each that brings the number of samples nearer to the
+    ``fraction`` and leaves training samples of all its classes. If all are too large, takes the smallest; if none
+    leaves training samples, nothing.
 
     Args:
-        groups: of each sample, at least two.
+        groups: group of each sample, at least two groups.
         labels: int (samples,).
-        seed: another one gives another order.
+        fraction: share of the samples to hold out.
+        seed: changes the order.
     """
     names, group_of = np.unique(np.array(groups), return_inverse=True)
     classes, class_of = np.unique(labels, return_inverse=True)
     counts = np.zeros((len(names), len(classes)), np.int64)
     np.add.at(counts, (group_of, class_of), 1)
-    sizes, left, wanted = counts.sum(axis=1), counts.sum(axis=0), fraction * len(labels)
+    sizes, remaining, target = counts.sum(axis=1), counts.sum(axis=0), fraction * len(labels)
     chosen, number = np.zeros(len(names), bool), 0
     order = np.argsort(digests(names.tolist(), seed), kind="stable").tolist()
-    order = [group for group in order if (counts[group] < left)[counts[group] > 0].all()]
+    order = [group for group in order if (counts[group] < remaining)[counts[group] > 0].all()]
     for group in order:
-        leaves_all = (counts[group] < left)[counts[group] > 0].all()
-        if leaves_all and abs(number + sizes[group] - wanted) < abs(number - wanted):
-            chosen[group], number, left = True, number + sizes[group], left - counts[group]
+        leaves_all = (counts[group] < remaining)[counts[group] > 0].all()
+        if leaves_all and abs(number + sizes[group] - target) < abs(number - target):
+            chosen[group], number, remaining = True, number + sizes[group], remaining - counts[group]
     if order and not number:
         chosen[min(order, key=lambda group: int(sizes[group]))] = True
     return chosen[group_of]
 
 
 def write_rows(cache_folder: Path, name: str, rows: np.ndarray) -> Path:
-    """The file of the ``rows`` of a part, int64; its name, which begins with ``name``, carries the key of them."""
+    """Write the ``rows`` of a part, int64; the file's name is ``name`` and a hash of the rows."""
     key = hashlib.sha256(rows.tobytes()).hexdigest()[:16]
     file = Path(cache_folder, f"{name}-{key}.npy")
     with atomic_file(file) as out:
@@ -166,19 +189,23 @@ def write_rows(cache_folder: Path, name: str, rows: np.ndarray) -> Path:
 
 
 def choose_held_out(dataset: ImageDataset, labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """Which samples are held out, bool (samples,): of each class the ``fraction``, rounded, whose identities have the
-    smallest digests.
+    """Choose samples to hold out: the ``fraction`` of each class, rounded, with the smallest digests of identities.
 
-    A sample keeps its place in that order whatever is added, removed or renamed beside it, so that each such file
-    moves at most one other across the border, and only within its class. Samples of one identity are on one side: one
-    file that is listed several times counts once, in the class of its first.
+    Adding, removing or renaming other files does not change a sample's place in the order, so each such file moves at
+    most one other sample across the border, and only within its class. Samples of one identity are on one side: a file
+    that is listed several times counts once, in the class of its first entry.
 
     Args:
+        dataset: provides the identities.
         labels: int (samples,).
-        seed: another one gives another order.
+        fraction: share of each class.
+        seed: changes the order.
+
+    Returns:
+        bool (samples,).
     """
     ordered = digests(map(dataset.identity, range(len(labels))), seed)
-    _, firsts, of_identity = np.unique(ordered, return_index=True, return_inverse=True)
+    _, firsts, identity_of_sample = np.unique(ordered, return_index=True, return_inverse=True)
     labels = labels[firsts]  # (identities,), by their digests
     order = np.argsort(labels, kind="stable")
     sizes = np.unique(labels, return_counts=True)[1]
@@ -187,11 +214,11 @@ def choose_held_out(dataset: ImageDataset, labels: np.ndarray, fraction: float, 
     rank_in_class = np.arange(len(labels)) - np.repeat(starts, sizes)
     held_out = np.zeros(len(labels), bool)
     held_out[order[rank_in_class < np.repeat(quotas, sizes)]] = True
-    return held_out[of_identity]
+    return held_out[identity_of_sample]
 
 
 def open_images(config: "ClassificationSettings", split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
-    """The dataset of DATA.DATASET for ``split``, and notes on it for the run's record.
+    """Open the dataset of DATA.DATASET for ``split``; also return notes for the run's record.
 
     Raises:
         UserError: the data are missing or corrupt.
@@ -219,5 +246,5 @@ def _list_part(config: "ClassificationSettings", part: DatasetPart, fraction: fl
             out.write(f"{part.identity(index)}\n".encode("utf-8", "surrogateescape"))
     return (
         f"note: {len(part):,} of {len(part.dataset):,} training images are held out for validation "
-        f"(DATA.VAL_FRACTION {fraction:g}, VAL_SEED {data.VAL_SEED}), listed in {file}{part.told()}"
+        f"(DATA.VAL_FRACTION {fraction:g}, VAL_SEED {data.VAL_SEED}), listed in {file}{part.describe_groups()}"
     )

@@ -1,4 +1,4 @@
-"""The base class of all image datasets, and the names of classes."""
+"""Base class of all image datasets, and the names of classes."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from ...runtime.errors import UserError
 from ...runtime.text_files import read_text
 from ...tasks.dataset import Dataset
 from ...tasks.sample_groups import SUBJECT
-from .formats import LeftOut
+from .formats import SkippedFiles
 from .reading import ReadConfig, UnreadableImage, read_file
 
 FILE = "classes.txt"
@@ -23,34 +23,34 @@ class ImageDataset(Dataset):
     groups_by = SUBJECT
     #: "photo": cropped and resized at random in training; "glyph": small signs, shifted and turned
     kind: str = "photo"
-    #: of Pillow, that images come in
+    #: Pillow's mode of the images
     image_mode: str = "RGB"
-    #: how image files are decoded; None: its images are not files, and were all checked when it was opened
+    #: how image files are decoded; None: the images are not files, and were all checked when the dataset was opened
     reading: ReadConfig | None = None
-    #: ``read`` decodes what ``encoded`` gives and does nothing else, so a crop's part of it may be decoded instead
+    #: ``read`` only decodes the ``encoded`` bytes, so the part that a crop needs may be decoded instead
     reads_parts: bool = False
-    #: its images are those that ``DATA.VAL_FRACTION`` leaves to a split of one dataset
+    #: a random split of one dataset by ``DATA.VAL_FRACTION``
     is_random_split: bool = False
-    #: other files found alongside the images, not read; None: not searched for
-    left_out: LeftOut | None = None
+    #: other files in the folders, not read; None: not searched for
+    skipped_files: SkippedFiles | None = None
 
     @classmethod
     def whole(cls, data_path: str | None, cache_folder: Path) -> "ImageDataset":
-        """All images that may be split into training and validation (DATA.VAL_FRACTION)."""
+        """Open all images that may be split into training and validation (DATA.VAL_FRACTION)."""
         return cls(data_path, "train", cache_folder)
 
     @staticmethod
     def has_validation(data_path: str) -> bool:
-        """Whether the data there have images of their own for validation, as published data sets do."""
+        """Return whether the data have a validation split, as published datasets do."""
         return True
 
     def read_with(self, reading: ReadConfig) -> None:
-        """Decode image files this way from now on; no effect on images that are not files."""
+        """Set how image files are decoded; no effect on images that are not files."""
         if self.reading is not None:
             self.reading = reading
 
     def encoded(self, index: int) -> bytes:
-        """The raw file contents of image ``index``, for datasets of image files.
+        """Read the file of image ``index``, for datasets of image files.
 
         Raises:
             UnreadableImage: the file is missing or may not be read.
@@ -58,7 +58,7 @@ class ImageDataset(Dataset):
         return read_file(self.describe(index))
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:
-        """``length`` bytes of the file of image ``index``, uint8, its own memory.
+        """Read ``length`` bytes of the file of image ``index`` into new memory, uint8.
 
         Raises:
             UnreadableImage: the file is missing, shorter, or may not be read.
@@ -69,19 +69,22 @@ class ImageDataset(Dataset):
         return np.frombuffer(bytearray(content), dtype=np.uint8)
 
     def num_bytes(self, index: int) -> int:
-        """File size of image ``index``, for datasets of image files; -1 if it is missing."""
+        """Return the file size of image ``index``, for datasets of image files; -1 if it is missing."""
         try:
             return os.stat(self.describe(index)).st_size
         except (OSError, ValueError):
             return -1
 
     def require_size(self, index: int, size: tuple[int, int]) -> None:
-        """Raise ``UnreadableImage`` where annotations say that image ``index`` has another height and width than its
-        file."""
+        """Check that annotations and file of image ``index`` agree on height and width.
+
+        Raises:
+            UnreadableImage: they do not.
+        """
 
 
 def read_class_names(root: str) -> list[str] | None:
-    """The lines of ``root/classes.txt``, None if there is no such file.
+    """Read the lines of ``root/classes.txt``; None if there is no such file.
 
     Raises:
         UserError: it cannot be read, is empty, or has a blank line or a duplicate name.
@@ -91,10 +94,10 @@ def read_class_names(root: str) -> list[str] | None:
 
 
 def names_in_file(path: str) -> list[str]:
-    """The lines of a file of class names.
+    """Read a file of class names, one per line.
 
     Raises:
-        UserError: as ``read_class_names``; also where it does not exist.
+        UserError: it does not exist or cannot be read, is empty, or has a blank line or a duplicate name.
     """
     try:
         names = [line.strip() for line in read_text(path, "utf-8-sig").rstrip().splitlines()]
@@ -104,18 +107,20 @@ def names_in_file(path: str) -> list[str]:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not names:
         raise UserError(f"{path} is empty; expected one class name per line, or delete it")
-    seen = {}
+    line_of_name = {}
     for number, name in enumerate(names, 1):
         if not name:
             raise UserError(f"{path} line {number} is blank; expected one class name per line")
-        if name in seen:
-            raise UserError(f"{path} lines {seen[name]} and {number} are both '{name}'; each class needs its own name")
-        seen[name] = number
+        if name in line_of_name:
+            raise UserError(
+                f"{path} lines {line_of_name[name]} and {number} are both '{name}'; each class needs its own name"
+            )
+        line_of_name[name] = number
     return names
 
 
 def name_folders(root: str, folders: Sequence[str]) -> list[str]:
-    """Class names for the sorted ``folders``: from ``classes.txt`` if it exists, else the folder names.
+    """Return class names for the sorted ``folders``: from ``classes.txt`` if it exists, else the folder names.
 
     Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order; otherwise lines
     correspond to the sorted folders one by one.
@@ -131,9 +136,9 @@ def name_folders(root: str, folders: Sequence[str]) -> list[str]:
             f"{os.path.join(root, FILE)} has {len(names)} names, but there are {len(folders)} classes "
             f"({folders[0]} … {folders[-1]}); give one line per class or delete it"
         )
-    named = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name is its own class name
-    if sorted(named) == sorted(folders):
-        return [named[folder] for folder in folders]
+    name_of_folder = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name is its own class name
+    if sorted(name_of_folder) == sorted(folders):
+        return [name_of_folder[folder] for folder in folders]
     if set(names) == set(folders):
         return list(folders)
     return names

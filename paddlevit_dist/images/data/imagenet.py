@@ -19,9 +19,9 @@ from ...runtime.files import open_regular, read_regular
 from ...runtime.text_files import read_bytes
 from ...tasks.dataset import require_split
 from .class_folders import IndexedClassImages, index_class_folders, list_classes
-from .formats import LeftOut
+from .formats import SkippedFiles
 from .image_dataset import name_folders, read_class_names
-from .reading import SPLITS, check_labels, existing_folder
+from .reading import SPLITS, check_labels, require_folder
 
 _LINES_PER_BATCH = 65536
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -36,13 +36,13 @@ _LARGEST_KIT_BYTES = 1 << 26  # unpacked; the published one has 3 MB
 
 @functools.cache
 def _table() -> list[list[str]]:
-    """WordNet id, number in ILSVRC 2012 and short name of each class, in the order of the WordNet ids."""
+    """Return WordNet id, number in ILSVRC 2012 and short name of each class, in the order of the WordNet ids."""
     table = Path(__file__).with_name("imagenet_classes.txt").read_text(encoding="ascii")
     return [line.split(" ", 2) for line in table.splitlines()]
 
 
 def names_by_synset() -> dict[str, str]:
-    """A short name, unlike the others, of each class by its WordNet id, in the order of the classes."""
+    """Return a short unique name of each class by its WordNet id, in the order of the classes."""
     return {wnid: name for wnid, _, name in _table()}
 
 
@@ -60,16 +60,15 @@ class ImageNet2012(IndexedClassImages):
     )
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
-        """List the images of ``split`` ("train", "val", or one that has a list or a folder); their index goes to
-        ``cache_folder``.
+        """List the images of ``split`` ("train", "val", or the name of a list or folder); index in ``cache_folder``.
 
         Raises:
             UserError: neither layout is found, or a list has an invalid line.
         """
         self.split = split
-        root = existing_folder(data_path, "imagenet2012", self.layout)
+        root = require_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
-        left_out: LeftOut | None = None  # lists and the development kit name every image
+        skipped_files: SkippedFiles | None = None  # lists and the development kit name every image
         num_classes = NUM_CLASSES_OF_LISTS
         if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, _find_list(root, split))
@@ -79,11 +78,11 @@ class ImageNet2012(IndexedClassImages):
         elif split == "val" and os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
             index = _index_by_kit(root, cache_folder, name)
         elif os.path.isdir(os.path.join(root, split)):
-            index, left_out = index_class_folders(root, split, ("val",), cache_folder, name)
+            index, skipped_files = index_class_folders(root, split, ("val",), cache_folder, name)
             num_classes = len(index.class_names)
         else:
             raise UserError(f"{root} has no {split} images of imagenet2012; expected a folder {self.layout}")
-        super().__init__(root, index, num_classes, left_out)
+        super().__init__(root, index, num_classes, skipped_files)
         check_labels(index.labels, num_classes, "imagenet2012", self.describe)
 
 
@@ -109,22 +108,22 @@ def _index_list(
     except OSError as error:
         raise UserError(f"{list_file} cannot be read: {error.strerror}") from error
     if len(index) == 0:
-        raise UserError(f"{list_file} holds no samples; expected lines of 'path label'")
+        raise UserError(f"{list_file} contains no samples; expected lines of 'path label'")
     return index
 
 
 def _batches(list_file: Path, num_classes: int) -> Iterator[PathBatch]:
     entries = _entries(list_file, num_classes)
-    for some in iter(lambda: list(islice(entries, _LINES_PER_BATCH)), []):
-        paths, labels = zip(*some, strict=True)
+    for chunk in iter(lambda: list(islice(entries, _LINES_PER_BATCH)), []):
+        paths, labels = zip(*chunk, strict=True)
         yield make_batch(list(paths), np.array(labels, np.int32))
 
 
 def _entries(list_file: Path, num_classes: int) -> Iterator[tuple[bytes, int]]:
-    """Path and label of each line that is not blank. The label is the last field, so paths may contain spaces.
+    """Yield path and label of each line that is not blank. The label is the last field, so paths may contain spaces.
 
     Raises:
-        UserError: names the first line that is malformed or has a label outside ``0 .. num_classes - 1``.
+        UserError: a line is malformed or has a label outside ``0 .. num_classes - 1``.
     """
     with open_regular(list_file, "rb") as stream:
         for number, line in enumerate(stream, 1):
@@ -141,41 +140,43 @@ def _entries(list_file: Path, num_classes: int) -> Iterator[tuple[bytes, int]]:
             if not 0 <= label < num_classes:
                 raise UserError(
                     f"{list_file} line {number}: label {label} is out of range; "
-                    f"with {num_classes} classes labels go from 0 to {num_classes - 1}"
+                    f"with {num_classes} classes, labels are 0 to {num_classes - 1}"
                 )
             yield path, label
 
 
-def label_files(root: str, split: str) -> list[str]:
-    """The files under ``root`` that may contain the labels of ``split``, for images in tar files."""
+def find_label_files(root: str, split: str) -> list[str]:
+    """Return the files under ``root`` that may contain the labels of ``split``, for images in tar files."""
     files = [os.path.join(root, f"{split}{_LIST_SUFFIX}")]
     return [*files, os.path.join(root, f"{_KIT}.tar.gz"), os.path.join(root, _KIT, _TRUTH)] if split == "val" else files
 
 
 def read_listed_labels(root: str, split: str) -> dict[bytes, int] | None:
-    """Label of each image of ``split`` by the last part of its path, from ``<split>_list.txt`` or ImageNet's
-    development kit; None if there are none.
+    """Read the label of each image of ``split``, by the last part of its path.
+
+    Labels are in ``<split>_list.txt`` or ImageNet's development kit; None if there are neither.
 
     Raises:
         UserError: the list or the kit is corrupt.
     """
     path = Path(root, f"{split}{_LIST_SUFFIX}")
     if not path.is_file():
-        return kit_labels(root) if split == "val" else None
+        return read_kit_labels(root) if split == "val" else None
     labels: dict[bytes, int] = {}
     for file, label in _entries(path, 1 << 31):
         name = os.path.basename(file)
         if labels.setdefault(name, label) != label:
-            raise UserError(f"{path}: {os.fsdecode(name)} has two labels, and only the name is looked at")
+            raise UserError(f"{path}: {os.fsdecode(name)} has two labels; file names must be unique")
     return labels
 
 
-def kit_labels(root: str) -> dict[bytes, int] | None:
-    """Labels of ``ILSVRC2012_val_00000001.JPEG`` etc. from the development kit in ``root``, extracted or as
-    ``.tar.gz``; None without it. Classes are numbered by sorted WordNet id, as usual.
+def read_kit_labels(root: str) -> dict[bytes, int] | None:
+    """Read the labels of ``ILSVRC2012_val_00000001.JPEG`` etc. from the development kit in ``root``.
+
+    The kit may be extracted or a ``.tar.gz``; None without it. Classes are numbered by sorted WordNet id, as usual.
 
     Raises:
-        UserError: it is corrupt or not as published.
+        UserError: the kit is corrupt or not as published.
     """
     try:
         content = _read_truth(Path(root, _KIT, _TRUTH), Path(root, f"{_KIT}.tar.gz"))
@@ -184,7 +185,7 @@ def kit_labels(root: str) -> dict[bytes, int] | None:
         label_of = {int(number): label for label, (_, number, _) in enumerate(_table())}
         labels = [label_of[int(line)] for line in content.split()]
     except (OSError, EOFError, zlib.error, tarfile.TarError, ArithmeticError, LookupError, ValueError) as error:
-        raise UserError(f"the development kit {_KIT} in {root} cannot be read: {error}; get it again") from error
+        raise UserError(f"the development kit {_KIT} in {root} cannot be read: {error}; download it again") from error
     return {f"ILSVRC2012_val_{number:08d}.JPEG".encode(): label for number, label in enumerate(labels, 1)}
 
 
@@ -194,28 +195,28 @@ def _read_truth(file: Path, archive: Path) -> bytes | None:
     if not archive.is_file():
         return None
     content = read_regular(archive)
-    if content.startswith(b"\x1f\x8b"):  # some browsers have unpacked it while they fetched it
+    if content.startswith(b"\x1f\x8b"):  # some browsers unpack it while downloading
         with gzip.open(io.BytesIO(content)) as packed:
             content = packed.read(_LARGEST_KIT_BYTES + 1)
     if len(content) > _LARGEST_KIT_BYTES:
         raise ValueError(f"it unpacks to more than {_LARGEST_KIT_BYTES:,} bytes, which the published one does not")
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
-        member = tar.extractfile(f"{_KIT}/{_TRUTH}")  # KeyError: it is not there
+        member = tar.extractfile(f"{_KIT}/{_TRUTH}")  # KeyError: not in the archive
         if member is None:
             raise ValueError(f"{_TRUTH} is not a file")
         return member.read()
 
 
 def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
-    """Validation images in a single folder, with labels from the development kit."""
-    labels = kit_labels(root)
+    """Index the validation images in a single folder, with labels from the development kit."""
+    labels = read_kit_labels(root)
     if labels is None:
         raise UserError(
-            f"{os.path.join(root, 'val')} has no class folders, and {root} no ILSVRC2012_devkit_t12 (folder or .tar.gz)"
-            " with their labels; get it from https://image-net.org or sort the images into class folders"
+            f"{os.path.join(root, 'val')} has no class folders, and {root} has no ILSVRC2012_devkit_t12 (folder or "
+            ".tar.gz) with their labels; get it from https://image-net.org or sort the images into class folders"
         )
-    there = set(os.listdir(os.fsencode(os.path.join(root, "val"))))
-    missing = next((image for image in labels if image not in there), None)
+    existing = set(os.listdir(os.fsencode(os.path.join(root, "val"))))
+    missing = next((image for image in labels if image not in existing), None)
     if missing is not None:
         raise UserError(f"{os.path.join(root, 'val', os.fsdecode(missing))} is missing, but the development kit has it")
     names: list[str] | None = None

@@ -1,4 +1,4 @@
-"""Images without labels, read for predictions, and copies of them with what is predicted."""
+"""Images without labels, read for predictions, and annotated copies of them."""
 
 import io
 import os
@@ -27,7 +27,7 @@ _QUALITY = 92  # of JPEG
 
 
 class IndexedNames(Sequence):
-    """The paths of an index as they were listed; its pickle is the name of the index."""
+    """The listed paths of an index; the pickle contains only the name of the index."""
 
     def __init__(self, index: PathIndex) -> None:
         self._index = index
@@ -46,14 +46,15 @@ class InputImages(InputSamples):
 
     Args:
         transform: called with a PIL image and a generator; returns what the task collates.
-        mode: of Pillow, that images are converted to.
+        mode: Pillow's mode that images are converted to.
+        reading: how image files are decoded.
     """
 
     def __init__(self, transform: Any, mode: str, reading: ReadConfig) -> None:
         self._transform, self._mode, self._reading = transform, mode, reading
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """Return what the transform makes of image ``index``.
+        """Read and transform image ``index``.
 
         Raises:
             UnreadableImage: it cannot be decoded.
@@ -61,38 +62,41 @@ class InputImages(InputSamples):
         return self._transform(self.image(index), generator)
 
     def image(self, index: int) -> Image.Image:
-        """Image ``index`` as it is stored, or was given.
+        """Read image ``index`` without the transform.
 
         Raises:
             UnreadableImage: it cannot be decoded.
-            BadSample: it is nothing that can be an image.
+            BadSample: the input is not an image.
         """
         raise NotImplementedError
 
 
 class ImageInputs(InputImages):
-    """Listed images.
+    """Images listed from paths.
 
     Args:
-        given: paths of files, folders, tar files and videos.
-        cache_folder: for the list, which processes map instead of copying.
+        paths: paths of files, folders, tar files and videos.
+        cache_folder: folder of the list, which processes map instead of copying it.
+        transform: see ``InputImages``.
+        mode: see ``InputImages``.
+        reading: see ``InputImages``.
     """
 
     def __init__(
-        self, given: Sequence[str], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
+        self, paths: Sequence[str], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
     ) -> None:
         super().__init__(transform, mode, reading)
         listing = InputListing()
-        for path in given:
+        for path in paths:
             listing.add(os.fsencode(path))
-        key, found = listing.digest(given), listing.found
-        numbers = np.array([one.archive for one in found], np.int32)
+        key, images = listing.digest(paths), listing.images
+        numbers = np.array([image.archive for image in images], np.int32)
         self._index = ensure_path_index(
-            cache_folder, "inputs", key, lambda: [make_batch([one.name for one in found], numbers)]
+            cache_folder, "inputs", key, lambda: [make_batch([image.name for image in images], numbers)]
         )
         self._locations_file = str(cache_folder / f"inputs-{key.hex()[:16]}.npy")
         with atomic_file(Path(self._locations_file)) as file:
-            np.save(file, np.array([one[2:] for one in found], np.int64).reshape(-1, 2), allow_pickle=False)
+            np.save(file, np.array([image[2:] for image in images], np.int64).reshape(-1, 2), allow_pickle=False)
         self.names = IndexedNames(self._index)
         self.unreadable, self._archives = listing.unreadable, listing.archives
         self._locations: np.ndarray | None = None
@@ -104,27 +108,29 @@ class ImageInputs(InputImages):
         return {**self.__dict__, "_locations": None, "_videos": {}}
 
     def content(self) -> str:
+        """Return a hash of the listed images."""
         return self._index.key.hex()
 
     def image(self, index: int) -> Image.Image:
+        """Decode image or frame ``index``."""
         archive = self._archive(index)
         if archive is not None and is_video(archive):
             return convert(self._frame(archive, index), self._mode, self._reading)
         return decode_image(self._encode(index), self.names[index], self._mode, self._reading)
 
     def _archive(self, index: int) -> str | None:
-        """The tar file, video or fetched file that image ``index`` is in; None: it is a file."""
+        """Return the tar file or video that contains image ``index``; None if it is a file."""
         number = self._index.label(index)
         return None if number == NO_ARCHIVE else self._archives[number]
 
     def _frame(self, video: str, index: int) -> Image.Image:
-        reader = os.getpid(), threading.get_ident()  # a video is read from where its reader stands
+        reader = os.getpid(), threading.get_ident()  # a video file has a position, so each thread opens it
         if reader not in self._videos or self._videos[reader].path != video:
             self._videos[reader] = VideoFile(video)
         return self._videos[reader].frame(self._location(index)[0])
 
     def _encode(self, index: int) -> bytes:
-        """The bytes of an image; none of a frame."""
+        """Return the bytes of an image; empty for a frame."""
         name, archive = self.names[index], self._archive(index)
         if archive is None:
             return read_file(name)
@@ -145,7 +151,7 @@ class ImageInputs(InputImages):
         return self._locations[index].tolist()
 
 
-class GivenImages(InputImages):
+class InMemoryImages(InputImages):
     """Images in memory: PIL images, and uint8 arrays (height, width[, 1 or 3 or 4])."""
 
     def __init__(self, images: Sequence[Any], transform: Any, mode: str, reading: ReadConfig) -> None:
@@ -154,6 +160,7 @@ class GivenImages(InputImages):
         self.names = [f"image {number}" for number in range(len(self._images))]
 
     def image(self, index: int) -> Image.Image:
+        """Return image ``index``, converted to the mode."""
         image = self._images[index]
         if isinstance(image, np.ndarray):
             is_image = image.ndim == 2 or (image.ndim == 3 and image.shape[2] in (1, 3, 4))
@@ -165,27 +172,28 @@ class GivenImages(InputImages):
         return convert(image, self._mode, self._reading)
 
 
-def image_inputs(
+def open_image_inputs(
     inputs: Sequence[Any], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
-) -> ImageInputs | GivenImages:
-    """Images at paths, or in memory; the arguments are those of ``ImageInputs``.
+) -> ImageInputs | InMemoryImages:
+    """Open images from paths or memory; see ``ImageInputs`` for the arguments.
 
     Raises:
         UserError: paths and images in memory are mixed.
     """
-    are_paths = [isinstance(one, str) for one in inputs]
+    are_paths = [isinstance(item, str) for item in inputs]
     if any(are_paths) and not all(are_paths):
-        raise UserError("predict: paths and images in memory were given together: give one kind at a time")
+        raise UserError("predict: paths and images in memory are mixed; pass one kind at a time")
     if inputs and not any(are_paths):
-        return GivenImages(inputs, transform, mode, reading)
+        return InMemoryImages(inputs, transform, mode, reading)
     return ImageInputs(inputs, cache_folder, transform, mode, reading)
 
 
 class AnnotatedImages:
-    """Writes ``pictures/NAME.jpg`` for inputs.
+    """Writes annotated copies of inputs, named NAME.jpg, to the folder ``IMAGES``.
 
     Args:
-        folder: of the prediction, exists.
+        folder: folder of the prediction, exists.
+        samples: the inputs.
     """
 
     def __init__(self, folder: Path, samples: TransformedDataset) -> None:
@@ -193,7 +201,7 @@ class AnnotatedImages:
         self._names: list[str] | None = None
 
     def name(self, index: int) -> str:
-        """Say what the files of a sample are called; no two are equal."""
+        """Return the unique name of the files of a sample."""
         if self._names is None:
             samples = self._samples
             names = samples.names if isinstance(samples, InputSamples) else map(samples.name, range(len(samples)))
@@ -201,8 +209,10 @@ class AnnotatedImages:
         return self._names[index]
 
     def write(self, index: int, draw: Callable[[Image.Image], Image.Image]) -> str | None:
-        """Write what ``draw`` makes of image ``index``, as it is stored; returns the file in the folder. None: the
-        samples are a program's own, which need not be images."""
+        """Write the result of ``draw`` for image ``index``; return the file's name in the folder.
+
+        Returns None for samples of a program, which need not be images.
+        """
         if not isinstance(self._samples, InputImages):
             return None
         content = io.BytesIO()

@@ -1,8 +1,8 @@
-"""Checks before a run starts: files left out, images that cannot be read, classes without images, equal ones on both
-sides; so that they are told before the first epoch, not after the last.
+"""Checks before a run starts: skipped files, unreadable images, empty classes, images in both training and validation.
 
-Threads suffice because Pillow releases the GIL while decoding; no process has to be started, and none forks while
-they run. Each thread has its own copy of the dataset, like loader processes.
+They are reported before the first epoch, not after the last. Threads suffice because Pillow releases the GIL while
+decoding; no process has to be started, and none forks while they run. Each thread has its own copy of the dataset,
+like loader processes.
 """
 
 import hashlib
@@ -20,16 +20,16 @@ from tqdm import tqdm
 from ...launch.devices import cpu_cores
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
-from .formats import LeftOut, readable_formats
+from .formats import SkippedFiles, readable_formats
 from .reading import UnreadableImage, examine_image, open_image
 
 ALL_UP_TO = 5_000  # larger splits are sampled
 SAMPLE = 2_000
-WITHOUT_LIMIT = 500  # this many are opened however long it takes
+WITHOUT_LIMIT = 500  # images that are opened regardless of the time
 SECONDS, _COMPARING_SECONDS = 20.0, 10.0  # for opening a split, for comparing two
 _MOST_THREADS = 16
-_LOOKED_AT, _LOOK_SECONDS = 500, 5.0  # of images that are looked at before a prediction or a preparation
-_DEEP = "stored with more than 8 bits a pixel, of which levels above 255 become white: scale them if they use more"
+_MOST_EXAMINED, _EXAMINE_SECONDS = 500, 5.0  # images opened before a prediction or a preparation
+_DEEP = "stored with more than 8 bits a pixel, such as {}; levels above 255 become white: scale them if they use more"
 _NAMED = 3  # unreadable images in a message
 _T = TypeVar("_T")
 
@@ -59,83 +59,88 @@ class DecodedSplit(NamedTuple):
 
     dataset: Any
     split: str
-    looks: list[DecodeResult]
+    results: list[DecodeResult]
 
     @property
     def bad(self) -> list[UnreadableImage]:
-        """Why images cannot be read."""
-        return [look.error for look in self.looks if look.error]
+        """The errors of unreadable images."""
+        return [result.error for result in self.results if result.error]
 
     @property
     def is_whole(self) -> bool:
-        return len(self.looks) == len(self.dataset)
+        """Whether all images of the split were opened."""
+        return len(self.results) == len(self.dataset)
 
     @property
     def amount(self) -> str:
-        """``all 1,234`` or ``2,000 of 1,281,167``."""
-        return f"{'all' if self.is_whole else f'{len(self.looks):,} of'} {len(self.dataset):,}"
+        """The number of opened images as ``all 1,234`` or ``2,000 of 1,281,167``."""
+        return f"{'all' if self.is_whole else f'{len(self.results):,} of'} {len(self.dataset):,}"
 
     def refuse_bad(self, is_replaced: bool) -> None:
-        """Raise an error for unreadable images, unless training replaces them.
+        """Refuse unreadable images, unless training replaces them.
+
+        Args:
+            is_replaced: training replaces unreadable images.
 
         Raises:
-            UserError: names the first of them.
+            UserError: images are unreadable; the message names the first of them.
         """
-        bad, looks = self.bad, len(self.looks)
-        if not bad or (is_replaced and len(bad) < looks):
+        bad, total = self.bad, len(self.results)
+        if not bad or (is_replaced and len(bad) < total):
             return
         others = ""
         if len(bad) > 1:
             more = ", ".join(error.path for error in bad[1:_NAMED]) + (", …" if len(bad) > _NAMED else "")
-            others = f" (with it {len(bad):,} of the {looks:,} opened images of {self.split}: {more})"
-        remedy = "repair or remove it: an evaluation leaves no image out"
+            others = f" ({len(bad):,} of the {total:,} opened images of {self.split} cannot be read, also {more})"
+        remedy = "repair or remove it: an evaluation does not skip images"
         if self.split == "train":
-            remedy = "repair or remove it, or let DATA.ON_INVALID_SAMPLE skip take the next one"
+            remedy = "repair or remove it, or replace it by the next image with DATA.ON_INVALID_SAMPLE skip"
         if is_replaced:
-            remedy = "none of them can be read, so there is nothing to replace them with (DATA.ON_INVALID_SAMPLE)"
+            remedy = "none of them can be read, so there is no replacement (DATA.ON_INVALID_SAMPLE)"
         raise UserError(f"{bad[0]}{others}; {remedy}")
 
     def findings(self) -> list[str]:
-        """Say what to report about the images, one line per finding."""
-        said, bad, dataset = f"opened {self.amount} images of {self.split}", self.bad, self.dataset
+        """Return the log lines about the images, one per finding."""
+        text, bad, dataset = f"opened {self.amount} images of {self.split}", self.bad, self.dataset
         if bad:
             number = f"{len(bad):,}" if len(bad) > 1 else "one"
-            said += (
-                f"; {number} of them cannot be read and the next readable one takes its place (DATA.ON_INVALID_SAMPLE "
+            text += (
+                f"; {number} of them cannot be read and is replaced by the next readable one (DATA.ON_INVALID_SAMPLE "
             )
-            said += f"skip): {bad[0]}"
-        lines = [said]
-        turned = [look.index for look in self.looks if look.orientation != 1]
+            text += f"skip): {bad[0]}"
+        lines = [text]
+        turned = [result.index for result in self.results if result.orientation != 1]
         if turned and not dataset.reading.exif_rotate:
             lines.append(
-                f"{self._count(turned)} to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false ignores: "
+                f"{self._count(turned)} to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false: "
                 f"{dataset.describe(turned[0])}"
             )
-        deep = [look.index for look in self.looks if _is_deep(look.mode)]
+        deep = [result.index for result in self.results if _is_deep(result.mode)]
         if deep:
-            lines.append(f"{self._count(deep)} {_DEEP}, as {dataset.describe(deep[0])}")
+            lines.append(f"{self._count(deep)} {_DEEP.format(dataset.describe(deep[0]))}")
         return lines
 
     def _count(self, indices: list[int]) -> str:
         verb = "is" if len(indices) == 1 else "are"
-        return f"{len(indices):,} of the {len(self.looks):,} opened images of {self.split} {verb}"
+        return f"{len(indices):,} of the {len(self.results):,} opened images of {self.split} {verb}"
 
 
 def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> DecodedSplit:
-    """Decode all images of a small dataset, or a fixed sample of a large one, as many as time allows.
+    """Decode all images of a small dataset, or a fixed sample of a large one, as far as time allows.
 
     Args:
         dataset: has ``encoded(index)``, ``describe(index)``, ``image_mode`` and ``reading``.
+        split: its name, for messages.
         seconds: time limit, applied only once ``WITHOUT_LIMIT`` images have been opened.
     """
     total = len(dataset)
-    # A fixed random order: whatever fits into the time is then a fair sample, drawn the same way in every run.
+    # A fixed random order: images opened within the time limit are a fair sample, drawn the same way in every run.
     order = np.random.default_rng(0).permutation(total)[: total if total <= ALL_UP_TO else SAMPLE].tolist()
-    looks = in_threads(_look, dataset, order, f"opening {split}", len(order), seconds, WITHOUT_LIMIT)
-    return DecodedSplit(dataset, split, sorted(looks, key=lambda look: look.index))
+    results = run_in_threads(_examine, dataset, order, f"opening {split}", len(order), seconds, WITHOUT_LIMIT)
+    return DecodedSplit(dataset, split, sorted(results, key=lambda result: result.index))
 
 
-def _look(dataset: Any, index: int) -> DecodeResult:
+def _examine(dataset: Any, index: int) -> DecodeResult:
     try:
         encoded = dataset.encoded(index)
         turned, mode, size = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
@@ -146,34 +151,35 @@ def _look(dataset: Any, index: int) -> DecodeResult:
 
 
 def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> list[str]:
-    """A line about images with more than 8 bits a pixel, by opening as many as time allows.
+    """Return a line about images with more than 8 bits a pixel, from as many images as time allows.
 
     Args:
         total: number of images.
-        encoded, describe: file and name of an image by its index.
+        encoded: returns the file of an image by its index.
+        describe: returns the name of an image by its index.
     """
-    looked, deep = 0, []
-    end = time.monotonic() + _LOOK_SECONDS
-    for index in np.random.default_rng(0).permutation(total)[:_LOOKED_AT].tolist():
+    opened, deep = 0, []
+    end = time.monotonic() + _EXAMINE_SECONDS
+    for index in np.random.default_rng(0).permutation(total)[:_MOST_EXAMINED].tolist():
         if time.monotonic() > end:
             break
-        looked += 1
+        opened += 1
         try:
             with open_image(encoded(index), describe(index)) as image:
                 deep += [index] if _is_deep(image.mode) else []
-        except UnreadableImage:  # told by whoever decodes it
+        except UnreadableImage:  # reported when it is decoded
             continue
     if not deep:
         return []
     are = "is" if len(deep) == 1 else "are"
-    return [f"{len(deep):,} of {looked:,} images {are} {_DEEP}, as {describe(min(deep))}"]
+    return [f"{len(deep):,} of {opened:,} images {are} {_DEEP.format(describe(min(deep)))}"]
 
 
 def _is_deep(mode: str) -> bool:
     return mode.startswith(("I", "F"))
 
 
-def in_threads(
+def run_in_threads(
     function: Callable[[Any, int], _T],
     dataset: Any,
     indices: Iterable[int],
@@ -182,19 +188,23 @@ def in_threads(
     seconds: float,
     without_limit: int = 0,
 ) -> Iterator[_T]:
-    """``function(dataset, index)`` for the ``indices`` in order, until time is up.
+    """Yield ``function(dataset, index)`` for the ``indices`` in order, until the time is over.
 
     Args:
-        label: label of the progress bar, which a terminal shows after a second.
+        function: called in threads.
+        dataset: copied for each thread.
+        indices: in the dataset.
+        label: of the progress bar, which a terminal shows after a second.
         total: number of indices, None if it is not known.
         seconds: time after which no more are started, apart from ``without_limit``.
+        without_limit: number of indices that are processed regardless of the time.
     """
     readable_formats()  # Pillow loads its readers once, which is not thread-safe
     pickled = pickle.dumps(dataset)
-    own = threading.local()
+    local = threading.local()
 
     def start() -> None:
-        own.dataset = pickle.loads(pickled)
+        local.dataset = pickle.loads(pickled)
 
     threads = min(cpu_cores(), _MOST_THREADS)
     end = time.monotonic() + seconds
@@ -202,10 +212,10 @@ def in_threads(
     pool = ThreadPoolExecutor(threads, initializer=start)
     try:
         with tqdm(total=total, desc=label, unit="image", delay=1.0, disable=None, leave=False) as bar:
-            for begun, index in enumerate(indices):
-                if begun >= without_limit and time.monotonic() > end:
+            for started, index in enumerate(indices):
+                if started >= without_limit and time.monotonic() > end:
                     break
-                pending.append(pool.submit(lambda index: function(own.dataset, index), index))
+                pending.append(pool.submit(lambda index: function(local.dataset, index), index))
                 if len(pending) >= 4 * threads:
                     yield pending.popleft().result()
                     bar.update()
@@ -217,47 +227,51 @@ def in_threads(
 
 
 def compute_digest(encoded: bytes) -> bytes:
-    """16-byte digest of a file's content."""
+    """Return the 16-byte digest of a file's content."""
     return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
 def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_SECONDS) -> list[str]:
-    """The line about images of "val" that are in "train" as well, if there is anything to report: identical images, or
-    that not all were compared. Images of "train" that were not opened are compared by size first, as many as time
-    allows."""
-    wanted: dict[bytes, list[int]] = {}
-    for look in val.looks:
-        if not look.error:
-            wanted.setdefault(look.digest, []).append(look.index)
-    sizes = {look.num_bytes for look in val.looks if not look.error}
+    """Return the line about validation images that are also in the training set.
+
+    Training images that were not opened are compared by size first, as far as time allows.
+
+    Returns:
+        A line if there are identical images or not all were compared; else nothing.
+    """
+    indices_of_digest: dict[bytes, list[int]] = {}
+    for result in val.results:
+        if not result.error:
+            indices_of_digest.setdefault(result.digest, []).append(result.index)
+    sizes = {result.num_bytes for result in val.results if not result.error}
     partner: dict[bytes, int] = {}
-    for look in train.looks:
-        if look.digest in wanted:
-            partner.setdefault(look.digest, look.index)
-    seen = {look.index for look in train.looks}
-    compared, end = len(seen), time.monotonic() + seconds
+    for result in train.results:
+        if result.digest in indices_of_digest:
+            partner.setdefault(result.digest, result.index)
+    opened = {result.index for result in train.results}
+    compared, end = len(opened), time.monotonic() + seconds
 
     def candidates() -> Iterator[int]:
         nonlocal compared
         for index in () if train.is_whole else np.random.default_rng(0).permutation(len(train.dataset)).tolist():
             if time.monotonic() > end:
                 return
-            if index not in seen:
+            if index not in opened:
                 if train.dataset.num_bytes(index) in sizes:
                     yield index
                 compared += 1
 
-    for index, digest in in_threads(_digest, train.dataset, candidates(), "comparing train and val", None, seconds):
-        if digest in wanted:
+    for index, digest in run_in_threads(_digest, train.dataset, candidates(), "comparing train and val", None, seconds):
+        if digest in indices_of_digest:
             partner[digest] = min(index, partner.get(digest, index))
-    pairs = sorted((index, partner[digest]) for digest in partner for index in wanted[digest])
+    pairs = sorted((index, partner[digest]) for digest in partner for index in indices_of_digest[digest])
     whole = val.is_whole and compared == len(train.dataset)
     scope = "" if whole else f" (compared: {val.amount} with {compared:,} of {len(train.dataset):,})"
     if not pairs:
-        return [] if whole else [f"no image of val found identical to one of train{scope}"]
+        return [] if whole else [f"no validation image is identical to a training image{scope}"]
     are = "images of val are" if len(pairs) > 1 else "image of val is"
     example = f"{val.dataset.describe(pairs[0][0])} and {train.dataset.describe(pairs[0][1])}"
-    return [f"{len(pairs):,} {are} identical to images of train, as {example}{scope}"]
+    return [f"{len(pairs):,} {are} identical to images of train, such as {example}{scope}"]
 
 
 def _digest(train: Any, index: int) -> tuple[int, bytes]:
@@ -271,26 +285,26 @@ class SplitInspection:
     """Inspects the splits one by one, in the process that builds them.
 
     Args:
-        is_evaluation: whether the run only evaluates.
-        replaces_bad: whether training replaces an unreadable image with the next one.
-        allows_left_out: whether a split may be evaluated without images that cannot be opened here, which makes it a
-            score of a different set.
+        is_evaluation: the run only evaluates.
+        replaces_bad: training replaces an unreadable image with the next one.
+        allows_skipped_files: a split may be evaluated without images that cannot be opened here. The score is then of a
+            different set.
     """
 
-    def __init__(self, is_evaluation: bool, replaces_bad: bool, allows_left_out: bool = False) -> None:
+    def __init__(self, is_evaluation: bool, replaces_bad: bool, allows_skipped_files: bool = False) -> None:
         self.is_evaluation = is_evaluation
         self.replaces_bad = replaces_bad
-        self.allows_left_out = allows_left_out
+        self.allows_skipped_files = allows_skipped_files
         self._opened: dict[str, DecodedSplit] = {}
 
-    def look(self, dataset: Any, split: str, num_classes: int) -> list[str]:
-        """Lines about ``split`` ("train" or "val") for the log.
+    def inspect(self, dataset: Any, split: str, num_classes: int) -> list[str]:
+        """Check ``split`` ("train" or "val") and return log lines.
 
         Raises:
-            UserError: an image cannot be read, or the split would be evaluated without some.
+            UserError: an image cannot be read, or the split would be evaluated without some images.
         """
-        lines = self._find_left_out(dataset.left_out, is_evaluated=self.is_evaluation or split != "train")
-        lines += classes_without_images(dataset, split, num_classes)
+        lines = self._check_skipped_files(dataset.skipped_files, is_evaluated=self.is_evaluation or split != "train")
+        lines += find_empty_classes(dataset, split, num_classes)
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
             opened.refuse_bad(self.replaces_bad and split == "train")
@@ -301,19 +315,19 @@ class SplitInspection:
             self._opened = {}
         return [one_line(line) for line in lines]
 
-    def _find_left_out(self, left_out: LeftOut | None, is_evaluated: bool) -> list[str]:
-        if left_out is None:
+    def _check_skipped_files(self, skipped_files: SkippedFiles | None, is_evaluated: bool) -> list[str]:
+        if skipped_files is None:
             return []
-        if is_evaluated and left_out.num_images and not self.allows_left_out:
+        if is_evaluated and skipped_files.num_images and not self.allows_skipped_files:
             raise UserError(
-                f"{left_out.summary()}; an evaluation without them would be of another set: make them readable "
-                f"here or move them away, as {left_out.example}, or add DATA.ALLOW_SKIPPED_FILES True"
+                f"{skipped_files.summary()}; a score without them is of a different set: make them readable "
+                f"or move them away, such as {skipped_files.example}, or add DATA.ALLOW_SKIPPED_FILES True"
             )
-        return left_out.lines()
+        return skipped_files.lines()
 
 
-def classes_without_images(dataset: Any, split: str, num_classes: int) -> list[str]:
-    """A line if the dataset has classes without any image in ``split``."""
+def find_empty_classes(dataset: Any, split: str, num_classes: int) -> list[str]:
+    """Return a line if the dataset has classes without any image in ``split``."""
     labels = dataset.labels
     if labels is None:
         return []

@@ -1,4 +1,4 @@
-"""Label maps: images whose pixels are numbers, or colors, of classes. Read as they are stored, never blended."""
+"""Label maps: images whose pixels are class numbers or colors, read without any blending."""
 
 import io
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ import numpy as np
 from PIL import Image
 
 from ...runtime.errors import UserError
-from .inspection import in_threads
-from .reading import ReadConfig, naming_damage, open_image, read_file
+from .inspection import run_in_threads
+from .reading import ReadConfig, open_image, raise_as_unreadable, read_file
 
-_NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; of a palette its places
+_NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; for a palette, the index
 _LOSSY = ("JPEG", "MPO", "AVIF", "HEIF")
 _MOST_PIXELS = 2**31 - 1
 
@@ -21,7 +21,7 @@ class LabelPixels(NamedTuple):
 
     Attributes:
         values: (height, width), numbers as uint8 or int32; or colors, red + 256 green + 65,536 blue, as int32.
-        is_color: whether they are colors.
+        is_color: the values are colors.
         palette: int32 (n,), the color of each number as above; None: there is no palette.
     """
 
@@ -31,22 +31,20 @@ class LabelPixels(NamedTuple):
 
 
 def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
-    """The pixels of a label map of any format that Pillow reads without loss.
+    """Read the pixels of a label map of any format that Pillow reads without loss.
 
     Args:
         encoded: the file's bytes.
         path: names the file in errors.
         max_pixels: a larger one is refused before it is decoded.
+
     Raises:
-        UnreadableImage: damaged, too large, or no image.
-        UserError: of a format that changes numbers, of a kind that has neither numbers nor colors, or partly
-            transparent.
+        UnreadableImage: damaged, too large, or not an image.
+        UserError: the format changes numbers, the pixels are neither numbers nor colors, or are partly transparent.
     """
-    with naming_damage(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
+    with raise_as_unreadable(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
         if image.format in _LOSSY:
-            raise UserError(
-                f"{path} is a {image.format} file, which changes numbers of classes: save label maps as PNG"
-            )
+            raise UserError(f"{path} is a {image.format} file, which changes class numbers: save label maps as PNG")
         if image.mode in ("LA", "PA", "RGBA"):
             _require_opaque(image, path)
         if image.mode in ("RGB", "RGBA"):
@@ -57,7 +55,7 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
             raise UserError(f"{path} has a palette with transparency: save it as PNG with a palette, or with numbers")
         if image.mode not in (*_NUMBERS, "LA"):
             raise UserError(
-                f"{path} is of Pillow's mode {image.mode}, expected the number of a class for each pixel (gray with 8 "
+                f"{path} is of Pillow's mode {image.mode}, expected a class number for each pixel (gray with 8 "
                 "or 16 bits, or a palette), or its color (RGB)"
             )
         image.load()
@@ -68,23 +66,24 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
 
 
 def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
-    """The pixels of a label map in an image file, or in one of MATLAB's as COCO-Stuff 10k has them.
+    """Read the pixels of a label map from an image file, or from a MATLAB file of COCO-Stuff 10k.
 
     Raises:
-        UserError: as ``read_label_pixels``; or SciPy is needed and not installed.
+        UnreadableImage: see ``read_label_pixels``.
+        UserError: see ``read_label_pixels``; or SciPy is needed and not installed.
     """
     if not file.endswith(".mat"):
         return read_label_pixels(read_file(file), file, max_pixels)
     try:
         from scipy.io import loadmat
     except ImportError as error:
-        raise UserError(f"{file} is a file of MATLAB's, which SciPy reads: pip install scipy") from error
-    with naming_damage(file):
+        raise UserError(f"{file} is a MATLAB file, which SciPy reads: pip install scipy") from error
+    with raise_as_unreadable(file):
         return LabelPixels(np.asarray(loadmat(io.BytesIO(read_file(file)), variable_names=["S"])["S"], np.int32), False)
 
 
 def read_label_numbers(pixels: LabelPixels, path: str) -> np.ndarray:
-    """The numbers in a label map, also where it was saved with three equal channels.
+    """Return the numbers in a label map, which may be saved with three equal channels.
 
     Raises:
         UserError: it has colors.
@@ -94,28 +93,28 @@ def read_label_numbers(pixels: LabelPixels, path: str) -> np.ndarray:
     gray = pixels.values & 255
     if (gray * 0x010101 != pixels.values).any():
         raise UserError(
-            f"{path} has colors, and no list says what they mean: put classes.csv into the folder of the data, with a "
+            f"{path} has colors, and no list defines their classes: add classes.csv to the data folder, with a "
             "line name,red,green,blue for each class"
         )
     return gray.astype(np.uint8)
 
 
-def numbers_in(files: Sequence[str]) -> list[int]:
-    """The numbers that occur in any of the label maps, ascending.
+def find_label_numbers(files: Sequence[str]) -> list[int]:
+    """Return the numbers that occur in any of the label maps, ascending.
 
     Raises:
-        UserError: as ``read_label_file`` and ``read_label_numbers``.
+        UserError: a file cannot be read or has colors.
     """
 
     def occurring(files: list[str], index: int) -> np.ndarray:
         return np.unique(read_label_numbers(read_label_file(files[index]), files[index]))
 
-    found = in_threads(occurring, list(files), range(len(files)), "looking for classes", len(files), np.inf)
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *found])).tolist()
+    numbers = run_in_threads(occurring, list(files), range(len(files)), "looking for classes", len(files), np.inf)
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *numbers])).tolist()
 
 
 def pack_colors(colors: np.ndarray) -> np.ndarray:
-    """int32 (n,), red + 256 green + 65,536 blue, of integers (n, 3)."""
+    """Pack colors, integers (n, 3), into int32 (n,): red + 256 green + 65,536 blue."""
     return colors.astype(np.int32) @ np.array([1, 256, 65536], np.int32)
 
 
@@ -124,6 +123,6 @@ def _require_opaque(image: Image.Image, path: str) -> None:
     if alpha.min(initial=255) < 255:
         row, column = np.argwhere(alpha < 255)[0].tolist()
         raise UserError(
-            f"{path} is transparent at row {row}, column {column} (alpha {alpha[row, column]}), which says no class: "
-            "save label maps without transparency"
+            f"{path} is transparent at row {row}, column {column} (alpha {alpha[row, column]}), which defines no "
+            "class: save label maps without transparency"
         )

@@ -1,5 +1,7 @@
-"""Where images lie whose pixels have classes, and what says so: label maps of published sets and of one's own, and
-outlines of Labelme and YOLO. One table; only names and the beginnings of files are read."""
+"""Where images and their label maps are: published datasets, custom label maps, and outlines of Labelme and YOLO.
+
+Only names and the beginnings of files are read.
+"""
 
 import functools
 import os
@@ -17,48 +19,42 @@ from .box_layouts import (
     DatasetGuess,
     find_labelme,
     find_yolo_outlines,
-    first_folders,
-    first_names,
-    head_of_text,
+    list_first_folders,
+    list_first_names,
+    read_beginning,
 )
-from .formats import SPLIT_WORDS, files_below, get_suffix, is_hidden, readable_suffixes
+from .formats import SPLIT_WORDS, get_suffix, is_hidden, readable_suffixes, walk_files
 
 MAPS, LABELME_JSON, YOLO_TEXT, PANOPTIC = "maps", "labelme", "yolo", "panoptic"
-_YEARS = ("", "2017", "2014")  # behind the words of COCO's splits
+_YEARS = ("", "2017", "2014")  # suffixes of COCO's split names
 _IMAGES = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
 _LABELS = (
     *("labels", "label", "masks", "mask", "annotations", "annotation", "segmentationclass", "segmentations"),
-    *(
-        "segmentationclasspng",
-        "segmentation",
-        "labelmaps",
-        "label_maps",
-        "ground_truth",
-        "groundtruth",
-        "gt",
-        "targets",
-    ),
+    *("segmentationclasspng", "segmentation", "labelmaps", "label_maps", "ground_truth", "groundtruth", "gt"),
+    "targets",
 )
-_BESIDE = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # behind a split's word: its maps
+_FOLDER_ENDS = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # suffixes of label map folders
 _ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
 
 
 class LabelMapLayout(NamedTuple):
-    """How images and what says their pixels' classes lie in a folder. ``{split}`` stands for the word of a split.
+    """How images and their label maps are arranged in a folder. ``{split}`` is replaced by the word for a split.
 
     Attributes:
         dataset: registered name.
-        words: what it is called in messages.
-        images, labels: folders.
-        end: of names of label maps, suffix included; "": any image's suffix, behind an end that is found out.
-        image_end: of names of images, which those of their label maps lack, without suffix.
-        lists: file with a split's names, a line each; "": all that is in the folders.
-        marks: what must be there as well before it is guessed.
+        words: name in messages.
+        images: folder of the images.
+        labels: folder of the label maps.
+        end: end of label map names, with suffix; "": any image's suffix, after an end that is detected.
+        image_end: end of image names without suffix, which the label map names do not have.
+        lists: file with a split's names, one per line; "": all files in the folders.
+        marks: files that must exist for detection.
         classes: section of the table of published classes; "": the folder's own list.
-        first: number of class 0 in label maps, the others following; None: the published numbers, plus ``offset``.
-        ignored: numbers of pixels without a class besides 255.
-        split_words: what splits are called here, where it differs.
-        published: how many images each split has.
+        first: number of class 0 in label maps, followed by the others; None: the published numbers, plus ``offset``.
+        offset: added to the published numbers.
+        ignored: numbers of pixels without a class in addition to 255.
+        split_words: words for splits, where they differ from the usual ones.
+        published: number of images in each split.
         kind: MAPS, or another of these constants.
     """
 
@@ -126,18 +122,18 @@ _STUFF_10K = _STUFF._replace(
     lists="imageLists/{split}.txt",
     offset=1,
     ignored=(0,),
-    split_words={"val": ("test",)},  # it has no other
+    split_words={"val": ("test",)},  # it has no validation split
     published={"train": 9000, "val": 1000},
 )
 _TRAIN_IDS = {"labels": "annotations/{split}", "end": "_labelTrainIds.png", "lists": "", "offset": 0}
 
 
 def _in_images(layout: LabelMapLayout) -> tuple[LabelMapLayout, LabelMapLayout]:
-    """Images in folders of splits, and these in the folder "images"."""
+    """Return two layouts: split folders at the top, and split folders in the folder "images"."""
     return layout, layout._replace(images="images/{split}")
 
 
-# A row for each way in which a set is found; of several that fit, the first.
+# One row for each arrangement of a dataset; the first that fits is used.
 LAYOUTS = (
     LabelMapLayout(
         "ade20k",
@@ -174,7 +170,7 @@ LAYOUTS = (
     *(
         _VOC._replace(
             dataset="label_maps",
-            words="own label maps in Pascal VOC's folders",
+            words="custom label maps in Pascal VOC's folders",
             marks=(listed,),
             classes="",
             split_words={"train": ("train", "default")},  # CVAT calls a task without splits "default"
@@ -190,19 +186,19 @@ LAYOUTS = (
     *_in_images(_STUFF._replace(**_TRAIN_IDS, first=0)),
     _STUFF_10K._replace(marks=("imageLists/train.txt",)),
 )
-LABELME_LAYOUT = LabelMapLayout("labelme", "outlines that Labelme has written", kind=LABELME_JSON)
-YOLO_LAYOUT = LabelMapLayout("yolo_outlines", "outlines in YOLO's form", kind=YOLO_TEXT)
+LABELME_LAYOUT = LabelMapLayout("labelme", "Labelme outlines", kind=LABELME_JSON)
+YOLO_LAYOUT = LabelMapLayout("yolo_outlines", "YOLO outlines", kind=YOLO_TEXT)
 
 
 class MatchedLayout(NamedTuple):
-    """A layout that fits what lies in the folder ``top``."""
+    """A layout that fits the content of the folder ``top``."""
 
     layout: LabelMapLayout
     top: str
 
 
 class LabelMapPairs(NamedTuple):
-    """The images of a split and, for each, the file that says its pixels' classes; "" where nothing does."""
+    """The images of a split and the label map of each; "" if an image has none."""
 
     images: list[str]
     labels: list[str]
@@ -210,61 +206,63 @@ class LabelMapPairs(NamedTuple):
 
 
 def find_label_maps(root: str, shown: str) -> list[DatasetGuess]:
-    """The dataset of images with label maps that a folder holds, none or one.
+    """Return the dataset of images with label maps in a folder, none or one.
 
     Args:
-        shown: how messages call it.
+        root: the folder.
+        shown: its name in messages.
     """
-    found = find_layout(root)
-    return [] if found is None else [DatasetGuess(found.layout.dataset, f"{shown} has {found.layout.words}")]
+    match = find_layout(root)
+    return [] if match is None else [DatasetGuess(match.layout.dataset, f"{shown} has {match.layout.words}")]
 
 
 def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
-    """Find what lies in a folder, or one or two folders below it.
+    """Find the layout of a folder, or of folders one or two levels below it.
 
     Args:
-        dataset: registered name of what must be there; None: anything.
+        root: the folder.
+        dataset: registered name of the expected dataset; None: any.
     """
-    tops = [root, *first_folders(root), *first_folders(os.path.join(root, "VOCdevkit"))]
+    tops = [root, *list_first_folders(root), *list_first_folders(os.path.join(root, "VOCdevkit"))]
     rows = [layout for layout in LAYOUTS if dataset in (None, layout.dataset)]
     unmarked = [] if dataset is None else [layout._replace(marks=()) for layout in rows]
     for layout in (*rows, *unmarked):
         for top in tops:
             is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
-            if is_marked and _holds(layout, top):
+            if is_marked and _fits(layout, top):
                 return MatchedLayout(layout, top)
-    for layout, look in ((LABELME_LAYOUT, find_labelme), (YOLO_LAYOUT, find_yolo_outlines)):
-        if dataset in (None, layout.dataset) and look(root):
+    for layout, find in ((LABELME_LAYOUT, find_labelme), (YOLO_LAYOUT, find_yolo_outlines)):
+        if dataset in (None, layout.dataset) and find(root):
             return MatchedLayout(layout, root)
-    own = _own_layouts(root) if dataset in (None, "label_maps") else ()
-    return next((MatchedLayout(layout, root) for layout in own if _holds(layout, root)), None)
+    custom = _custom_layouts(root) if dataset in (None, "label_maps") else ()
+    return next((MatchedLayout(layout, root) for layout in custom if _fits(layout, root)), None)
 
 
-def _own_layouts(root: str) -> Iterator[LabelMapLayout]:
-    """How people lay out images and label maps of their own, as far as the names of folders fit."""
-    for lists in ("{split}.txt", "{split}_list.txt"):  # as PaddleSeg and PaddleX have them
+def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
+    """Yield common layouts of custom images and label maps that fit the names of the folders."""
+    for lists in ("{split}.txt", "{split}_list.txt"):  # of PaddleSeg and PaddleX
         yield LabelMapLayout("label_maps", "lists of images and label maps", lists=lists)
-    own = functools.partial(LabelMapLayout, "label_maps", "images and label maps")
-    names = {os.path.basename(path).lower(): os.path.basename(path) for path in first_folders(root)}
+    make_layout = functools.partial(LabelMapLayout, "label_maps", "images and label maps")
+    names = {os.path.basename(path).lower(): os.path.basename(path) for path in list_first_folders(root)}
     for images in filter(names.get, _IMAGES):
         for labels in filter(names.get, _LABELS):
-            yield own(f"{names[images]}/{{split}}", f"{names[labels]}/{{split}}")
-            yield own(names[images], names[labels])
+            yield make_layout(f"{names[images]}/{{split}}", f"{names[labels]}/{{split}}")
+            yield make_layout(names[images], names[labels])
     for word in filter(names.get, SPLIT_FOLDERS):
-        inner = [os.path.basename(path) for path in first_folders(os.path.join(root, names[word]))]
+        inner = [os.path.basename(path) for path in list_first_folders(os.path.join(root, names[word]))]
         for images in (name for name in inner if name.lower() in _IMAGES):
             for labels in (name for name in inner if name.lower() in _LABELS):
-                yield own(f"{{split}}/{images}", f"{{split}}/{labels}")
-    for end in _BESIDE:
-        yield own("{split}", f"{{split}}{end}")
+                yield make_layout(f"{{split}}/{images}", f"{{split}}/{labels}")
+    for end in _FOLDER_ENDS:
+        yield make_layout("{split}", f"{{split}}{end}")
     for labels in filter(names.get, _LABELS):
-        yield own("{split}", f"{names[labels]}/{{split}}")
-    for folder in ("{split}", ""):  # label maps beside the images, with an end of their names
-        yield own(folder, folder)
+        yield make_layout("{split}", f"{names[labels]}/{{split}}")
+    for folder in ("{split}", ""):  # label maps next to the images, with an end of their names
+        yield make_layout(folder, folder)
 
 
-def _holds(layout: LabelMapLayout, top: str) -> bool:
-    """Whether a folder has images and label maps of any split where the layout says."""
+def _fits(layout: LabelMapLayout, top: str) -> bool:
+    """Return whether a folder contains images and label maps of any split in this layout."""
     for split in SPLIT_WORDS:
         folders = find_split_folders(layout, top, split)
         if folders is None:
@@ -273,11 +271,11 @@ def _holds(layout: LabelMapLayout, top: str) -> bool:
         if layout.lists and not _list_files(layout, top, split):
             continue
         if layout.lists and not layout.images:
-            first = head_of_text(_list_files(layout, top, split)[0]).decode("utf-8-sig", "replace").splitlines()[:1]
+            first = read_beginning(_list_files(layout, top, split)[0]).decode("utf-8-sig", "replace").splitlines()[:1]
             if any(all(map(os.path.isfile, row)) for row in _pairs_in(first, top)):
                 return True
         elif images == labels:
-            names = [os.path.splitext(name)[0] for name in first_names(labels) if _is_image(name)]
+            names = [os.path.splitext(name)[0] for name in list_first_names(labels) if _is_image(name)]
             if any(name.removesuffix(end) in names for name in names for end in _ENDS if name.endswith(end)):
                 return True
         elif _any(images, f"{layout.image_end}") and _any(labels, layout.end):
@@ -286,9 +284,9 @@ def _holds(layout: LabelMapLayout, top: str) -> bool:
 
 
 def _any(folder: str, end: str) -> bool:
-    """Whether a folder, or one directly below it, has a file that ends so; an image, if the end has no suffix."""
-    for place in (folder, *first_folders(folder)):
-        for name in first_names(place):
+    """Return whether a folder or a direct subfolder has a file with this end; any image, if the end has no suffix."""
+    for place in (folder, *list_first_folders(folder)):
+        for name in list_first_names(place):
             fits = name.lower().endswith(end.lower()) if "." in end else _is_image(name)
             if fits and not os.path.isdir(os.path.join(place, name)):
                 return True
@@ -300,7 +298,7 @@ def _is_image(name: str) -> bool:
 
 
 def find_split_folders(layout: LabelMapLayout, top: str, split: str) -> tuple[str, str] | None:
-    """The folders of a split's images and of its label maps; None: they are not there."""
+    """Return the folders of a split's images and label maps; None if they do not exist."""
     for word in _split_words(layout, split):
         pair = [os.path.join(top, place.format(split=word)).rstrip("/") for place in (layout.images, layout.labels)]
         if all(map(os.path.isdir, pair)) and ("{split}" in layout.images or split == "train" or layout.lists):
@@ -318,33 +316,33 @@ def _list_files(layout: LabelMapLayout, top: str, split: str) -> list[str]:
     return [file for file in files if os.path.isfile(file)]
 
 
-def find_pairs(found: MatchedLayout, split: str) -> LabelMapPairs:
-    """The images of a split and their label maps, sorted.
+def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
+    """Pair the images of a split and their label maps, sorted.
 
     Raises:
-        UserError: there is no such split; or what a list names is missing; or no image has a label map.
+        UserError: there is no such split, a listed file is missing, or no image has a label map.
     """
-    layout, top = found
+    layout, top = match
     folders = find_split_folders(layout, top, split)
     files = _list_files(layout, top, split) if layout.lists else []
     if folders is None or (layout.lists and not files):
-        known = [one for one in SPLIT_WORDS if _has_split(found, one)]
-        helps = split == "val" and "train" in known
-        remark = "; DATA.VAL_FRACTION divides the training set" if helps else ""
-        require_split(split, [one for one in known if one != split], f"{layout.dataset} at {top}", remark)
+        existing = [name for name in SPLIT_WORDS if _has_split(match, name)]
+        helps = split == "val" and "train" in existing
+        remark = "; set DATA.VAL_FRACTION to split the training set" if helps else ""
+        require_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
         raise UserError(f"{top} has no {split} images; expected {layout.words}")
     if layout.lists and not layout.images:
         with readable(files[0]):
             rows = _pairs_in(read_text(files[0], "utf-8-sig").splitlines(), top)
         missing = next(
-            (f"{path}, which is not there" for row in rows for path in row if not os.path.isfile(path)), None
+            (f"{path}, which does not exist" for row in rows for path in row if not os.path.isfile(path)), None
         )
         if missing is not None or not rows:
-            raise UserError(f"{files[0]} names {missing or 'no images, each with its label map, on all lines'}")
+            raise UserError(f"{files[0]} names {missing or 'no images, or lines without an image and its label map'}")
         return LabelMapPairs(*map(list, zip(*rows)), [])
     images, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
     images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
-    end = "" if layout.end else _end_of_own(images, labels, folders[0] == folders[1])
+    end = "" if layout.end else _find_label_end(images, labels, folders[0] == folders[1])
     if end:
         images = {stem: name for stem, name in images.items() if folders[0] != folders[1] or not stem.endswith(end)}
         labels = {stem.removesuffix(end): name for stem, name in labels.items() if stem.endswith(end)}
@@ -354,15 +352,15 @@ def find_pairs(found: MatchedLayout, split: str) -> LabelMapPairs:
         stems, notices = _match(split, images, labels, folders)
     expected = layout.published.get(split, len(stems))
     if len(stems) != expected:
-        notices.append(f"{split}: {len(stems):,} images; {layout.dataset} as published has {expected:,}")
-    found_names = zip(folders, (images, labels))
+        notices.append(f"{split}: {len(stems):,} images; the published {layout.dataset} has {expected:,}")
+    names_in_folders = zip(folders, (images, labels))
     return LabelMapPairs(
-        *([os.path.join(folder, names[stem]) for stem in stems] for folder, names in found_names), notices
+        *([os.path.join(folder, names[stem]) for stem in stems] for folder, names in names_in_folders), notices
     )
 
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
-    """The images and label maps that the lines of a list name, relative to ``top``; none if it is no such list."""
+    """Parse the images and label maps on the lines of a list, relative to ``top``; none if it is not such a list."""
     rows = [
         re.split(r"\t" if "\t" in line else r"\s+(?=\S+$)", line.strip(), maxsplit=1) for line in lines if line.strip()
     ]
@@ -371,33 +369,33 @@ def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
     return [(os.path.join(top, row[0].strip()), os.path.join(top, row[1].strip())) for row in rows]
 
 
-def _has_split(found: MatchedLayout, split: str) -> bool:
-    layout, top = found
+def _has_split(match: MatchedLayout, split: str) -> bool:
+    layout, top = match
     return find_split_folders(layout, top, split) is not None and (
         not layout.lists or bool(_list_files(layout, top, split))
     )
 
 
 def _files(folder: str, end: str | None) -> dict[str, str]:
-    """The files below a folder whose names end so, or the images: path without that end -> path, both relative."""
+    """List the files below a folder with this end, or the images: relative path without the end -> relative path."""
 
     def refuse(place: bytes, reason: str) -> None:
         raise UserError(f"{os.fsdecode(place)}: {reason}")
 
-    found: dict[str, str] = {}
-    for path in sorted(entry.path for entry in files_below(os.fsencode(folder), refuse) if not is_hidden(entry.name)):
+    paths: dict[str, str] = {}
+    for path in sorted(entry.path for entry in walk_files(os.fsencode(folder), refuse) if not is_hidden(entry.name)):
         name = os.fsdecode(path).removeprefix(f"{folder}{os.sep}")
         if not (name.lower().endswith(end.lower()) if end else _is_image(name)):
             continue
         stem = name[: -len(end)] if end else os.path.splitext(name)[0]
-        if stem in found:
-            raise UserError(f"{folder} has {found[stem]} and {name}, which would belong to the same: rename one")
-        found[stem] = name
-    return found
+        if stem in paths:
+            raise UserError(f"{folder} has {paths[stem]} and {name} of the same name; rename one of them")
+        paths[stem] = name
+    return paths
 
 
-def _end_of_own(images: Mapping[str, str], labels: Mapping[str, str], is_shared: bool) -> str:
-    """Find what names of label maps have behind those of their images: what fits most."""
+def _find_label_end(images: Mapping[str, str], labels: Mapping[str, str], is_shared: bool) -> str:
+    """Find the end that label map names have in addition to their image names: the one that fits most files."""
     fitting = {end: sum(f"{stem}{end}" in labels for stem in images) for end in ("", *_ENDS)}
     if is_shared:
         del fitting[""]
@@ -405,25 +403,25 @@ def _end_of_own(images: Mapping[str, str], labels: Mapping[str, str], is_shared:
 
 
 def _read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
-    """The names in a list, in its order."""
+    """Read the names in a list, in its order."""
     with readable(file):
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
     stems = list(dict.fromkeys(words[0].lstrip("/") for words in lines if words))
     stems = [str(Path(stem).with_suffix("")) if _is_image(stem) else stem for stem in stems]
-    for names, folder, what in zip((images, labels), folders, ("image", "label map")):
+    for names, folder, kind in zip((images, labels), folders, ("image", "label map")):
         missing = [stem for stem in stems if stem not in names]
         if missing:
-            more = f" (with it {len(missing):,} of {len(stems):,})" if len(missing) > 1 else ""
-            raise UserError(f"{file} names {missing[0]}, but {folder} has no {what} of that name{more}")
+            more = f" ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else ""
+            raise UserError(f"{file} names {missing[0]}, but {folder} has no {kind} of that name{more}")
     if not stems:
-        raise UserError(f"{file} is empty; expected the name of an image on each line")
+        raise UserError(f"{file} is empty; expected an image name on each line")
     return stems
 
 
 def _match(
     split: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """The names that images and label maps share, and lines about the others."""
+    """Return the names that images and label maps share, and lines about the others."""
     stems = [stem for stem in images if stem in labels]
     if not stems:
         shown = [next(iter(names.values()), "nothing") for names in (images, labels)]
@@ -433,10 +431,10 @@ def _match(
         )
     notices = []
     for names, folder, text in (
-        (images, folders[0], "images of {} have no label map and are left out"),
-        (labels, folders[1], "label maps of {} belong to no image and are not read"),
+        (images, folders[0], "images of {} have no label map and are skipped"),
+        (labels, folders[1], "label maps of {} have no image and are skipped"),
     ):
         others = [name for stem, name in names.items() if stem not in (labels if names is images else images)]
         if others:
-            notices.append(f"{len(others):,} {text.format(split)}, as {os.path.join(folder, others[0])}")
+            notices.append(f"{len(others):,} {text.format(split)}, such as {os.path.join(folder, others[0])}")
     return stems, notices

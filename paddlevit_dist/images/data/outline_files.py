@@ -1,4 +1,4 @@
-"""Outlines of classes as Labelme and YOLO's labels have them, and label maps drawn from them.
+"""Outlines of Labelme and YOLO labels, and label maps drawn from them.
 
 Pixels inside an outline are those that COCO's tools give it (see ``run_lengths``). Later shapes are drawn over earlier
 ones: in the order of the file for Labelme, and the smaller over the larger for YOLO.
@@ -19,7 +19,7 @@ from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_bytes
 from ..run_lengths import parse_segmentation
-from .annotated_files import images_in, readable
+from .annotated_files import map_images_by_stem, readable
 from .class_lists import FILES
 from .formats import SPLIT_WORDS
 from .label_pixels import read_label_pixels
@@ -33,11 +33,11 @@ _NOT_AREAS = ("line", "linestrip", "point", "points")
 
 
 class ObjectOutline(NamedTuple):
-    """The pixels of one object: inside of outlines, or of a mask.
+    """The pixels of one object: inside an outline, or a mask.
 
     Attributes:
-        name: of its class, or its number.
-        corners: float64 (n, 2), x and y in pixels; of a mask its upper left corner.
+        name: name or number of its class.
+        corners: float64 (n, 2), x and y in pixels; for a mask, its upper left corner.
         mask: bool (height, width); None: ``corners`` are an outline.
     """
 
@@ -47,8 +47,7 @@ class ObjectOutline(NamedTuple):
 
 
 class ImageOutlines(NamedTuple):
-    """A file's words on one image: its shapes in the order in which they are drawn, and its height and width, if
-    the file says them."""
+    """The shapes of one image in drawing order, and its height and width if the file has them."""
 
     shapes: list[ObjectOutline]
     size: tuple[int, int] | None
@@ -62,7 +61,7 @@ class _LabelmeShape(msgspec.Struct):
 
 
 class LabelmeFile(msgspec.Struct, rename="camel"):
-    """The part of a file of Labelme's that is read."""
+    """The fields of a Labelme file that are read."""
 
     shapes: list[_LabelmeShape]
     image_path: str | None = None
@@ -71,40 +70,45 @@ class LabelmeFile(msgspec.Struct, rename="camel"):
 
 
 def read_drawing(kind: str, file: str, size: tuple[int, int]) -> ImageOutlines:
-    """The shapes of one image.
+    """Read the shapes of one image.
 
     Args:
         kind: LABELME_JSON or YOLO_TEXT.
-        size: height and width of the image, of which YOLO's numbers are shares.
+        file: the label file.
+        size: height and width of the image, which scale YOLO's numbers.
+
     Raises:
-        UserError: the file cannot be read, or a shape is none.
+        UserError: the file cannot be read, or a shape is not valid.
     """
     with readable(file):
         if kind == LABELME_JSON:
-            return _of_labelme(read_labelme(file), file)
-        content = read_bytes(file, _LARGEST_LABELS) if os.path.exists(file) else b""  # without objects there is none
-        return ImageOutlines(_of_yolo(content, *size), None)
+            return _parse_labelme(read_labelme(file), file)
+        content = read_bytes(file, _LARGEST_LABELS) if os.path.exists(file) else b""  # no file: no objects
+        return ImageOutlines(_parse_yolo(content, *size), None)
 
 
 def draw(drawing: ImageOutlines, size: tuple[int, int], labels: Mapping[str, int], unlabeled: int) -> np.ndarray:
-    """The label map of an image, uint8 (height, width).
+    """Draw the label map of an image, uint8 (height, width).
 
     Args:
-        labels: of the names of shapes.
-        unlabeled: label of the pixels outside of all shapes.
+        drawing: the shapes.
+        size: height and width.
+        labels: label of each class name.
+        unlabeled: label of the pixels outside all shapes.
+
     Raises:
-        ValueError: a shape is of another class, or has no pixels for certain; continues "... ".
+        ValueError: a shape's class is unknown, or its polygon is not valid; continues "... ".
     """
     height, width = size
-    columns = np.full(width * height, unlabeled, np.uint8)  # (width, height), one behind the other
-    drawn = columns.reshape(width, height).T
+    columns = np.full(width * height, unlabeled, np.uint8)  # (width, height), one after the other
+    label_map = columns.reshape(width, height).T
     for number, (name, corners, mask) in enumerate(drawing.shapes):
         if name not in labels:
             x, y = corners[0].tolist() if len(corners) else (0, 0)
-            raise ValueError(f"shape {number} is of class '{name}', which is not known, at row {y:g}, column {x:g}")
+            raise ValueError(f"shape {number} is of class '{name}', which is unknown, at row {y:g}, column {x:g}")
         if mask is not None:
             left, top = np.rint(corners[0]).astype(int).tolist()
-            part = drawn[max(top, 0) : max(top + mask.shape[0], 0), max(left, 0) : max(left + mask.shape[1], 0)]
+            part = label_map[max(top, 0) : max(top + mask.shape[0], 0), max(left, 0) : max(left + mask.shape[1], 0)]
             part[mask[max(-top, 0) :, max(-left, 0) :][: part.shape[0], : part.shape[1]]] = labels[name]
             continue
         try:
@@ -123,18 +127,18 @@ def _fill(values, starts, ends, value):
 
 
 def read_labelme(file: str) -> LabelmeFile:
-    """A file of Labelme's.
+    """Read a Labelme file.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not valid.
     """
     try:
         return msgspec.json.decode(read_bytes(file, _LARGEST_JSON), type=LabelmeFile)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"it is not as Labelme writes it: {error}") from None
+        raise ValueError(f"it is not in Labelme's format: {error}") from None
 
 
-def _of_labelme(content: LabelmeFile, file: str) -> ImageOutlines:
+def _parse_labelme(content: LabelmeFile, file: str) -> ImageOutlines:
     shapes = []
     for shape in content.shapes:
         kind, corners = shape.shape_type or "polygon", np.array(shape.points, np.float64).reshape(-1, 2)
@@ -143,7 +147,7 @@ def _of_labelme(content: LabelmeFile, file: str) -> ImageOutlines:
             continue
         if kind in ("rectangle", "circle") and (len(corners) < 2 or (kind == "circle" and len(corners) > 2)):
             raise ValueError(f"a {kind} of class '{shape.label}' has {len(corners)} corners; expected 2")
-        if kind == "rectangle" and len(corners) == 2:  # others write all four
+        if kind == "rectangle" and len(corners) == 2:  # other programs write all four
             (x0, y0), (x1, y1) = corners.tolist()
             corners = np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)])
         elif kind == "circle":
@@ -160,12 +164,12 @@ def _circle(middle: np.ndarray, radius: float) -> np.ndarray:
     return middle + radius * np.stack([np.cos(turns), np.sin(turns)], axis=1)
 
 
-def _of_yolo(content: bytes, height: int, width: int) -> list[ObjectOutline]:
+def _parse_yolo(content: bytes, height: int, width: int) -> list[ObjectOutline]:
     shapes = []
     for number, line in enumerate(content.splitlines(), 1):
         words = line.split()
         if len(words) == 5:
-            raise ValueError(f"line {number} is a box, not an outline: boxes say no pixel's class")
+            raise ValueError(f"line {number} is a box, not an outline: boxes define no pixel's class")
         if words and (len(words) < 7 or len(words) % 2 == 0):
             raise ValueError(f"line {number} has {len(words)} numbers; expected class x1 y1 x2 y2 x3 y3 ...")
         if words:
@@ -179,19 +183,19 @@ def _of_yolo(content: bytes, height: int, width: int) -> list[ObjectOutline]:
 
 
 def _area(corners: np.ndarray) -> float:
-    """Twice the area inside an outline."""
+    """Compute twice the area inside an outline."""
     x, y = corners.T
     return abs(float(x[:-1] @ y[1:] - x[1:] @ y[:-1] + x[-1] * y[0] - x[0] * y[-1]))
 
 
 class OutlineList(NamedTuple):
-    """A list of the outlines of a split.
+    """The images of a split with their outline files.
 
     Attributes:
-        images: their files.
-        files: that have the outlines of each.
-            names: of the classes; None: only the outlines themselves say them.
-        spelled: what the files call these.
+        images: image files.
+        files: outline file of each image.
+        names: of the classes; None: only the outlines contain them.
+        spelled: the classes as the files spell them.
     """
 
     images: list[str]
@@ -201,50 +205,52 @@ class OutlineList(NamedTuple):
 
 
 def list_outlines(kind: str, root: str, split: str) -> OutlineList:
-    """The images of a split in a folder, and where their outlines are.
+    """List the images of a split in a folder with their outline files.
 
     Args:
         kind: LABELME_JSON or YOLO_TEXT.
+        root: the folder.
+        split: "train", "val" or another split.
+
     Raises:
-        UserError: there are none, or a file cannot be read, or an image is missing.
+        UserError: there are none, a file cannot be read, or an image is missing.
     """
     if kind == YOLO_TEXT:
-        described = read_description(root)
-        names = described.names if described else parse_names(root)
-        images = list_images(root, split, described)
+        description = read_description(root)
+        names = description.names if description else parse_names(root)
+        images = list_images(root, split, description)
         return OutlineList(images, list(map(find_label_file, images)), list(names.values()), list(map(str, names)))
     listed = _list_labelme(root, split)
     if not listed.images:
-        helps = "; DATA.VAL_FRACTION divides the training set" if split == "val" else ""
-        raise UserError(f"{root} has no {split} images with outlines{helps}")
+        remedy = "; set DATA.VAL_FRACTION to split the training set" if split == "val" else ""
+        raise UserError(f"{root} has no {split} images with outlines{remedy}")
     return listed
 
 
 def _list_labelme(root: str, split: str) -> OutlineList:
-    files = [file for file, of in labelme_files(root).items() if of == split]
-    there: dict[str, dict[str, str]] = {}
-    return OutlineList([_find_image(file, root, there) for file in files], files, None, [])
+    files = [file for file, file_split in find_labelme_files(root).items() if file_split == split]
+    images_of_folder: dict[str, dict[str, str]] = {}
+    return OutlineList([_find_image(file, root, images_of_folder) for file in files], files, None, [])
 
 
-def labelme_files(root: str) -> dict[str, str]:
-    """The files of Labelme's in a folder and below it, each with its split: that which folders are called after, else
-    "train"."""
-    found = {}
+def find_labelme_files(root: str) -> dict[str, str]:
+    """List the Labelme files in a folder and its subfolders, each with the split in its path, else "train"."""
+    split_of_file = {}
     for place, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         words = os.path.relpath(place, root).lower().split(os.sep)
-        of = next((one for one, known in SPLIT_WORDS.items() if set(known) & set(words)), "train")
+        split = next((name for name, split_words in SPLIT_WORDS.items() if set(split_words) & set(words)), "train")
         for name in sorted(names):
             if name.lower().endswith(".json") and not name.startswith(".") and name not in FILES:
-                found[os.path.join(place, name)] = of
-    return found
+                split_of_file[os.path.join(place, name)] = split
+    return split_of_file
 
 
-def labelme_names(files: Iterable[str]) -> list[str]:
-    """The classes of all shapes with pixels in files of Labelme's, sorted.
+def read_labelme_names(files: Iterable[str]) -> list[str]:
+    """Return the classes of all areas in Labelme files, sorted.
 
     Raises:
-        UserError: one cannot be read.
+        UserError: a file cannot be read.
     """
     names: set[str] = set()
     for file in tqdm(files, desc="reading classes", unit="file", delay=1.0, disable=None, leave=False):
@@ -253,19 +259,21 @@ def labelme_names(files: Iterable[str]) -> list[str]:
     return sorted(names - {"__ignore__"})
 
 
-def _find_image(file: str, root: str, there: dict[str, dict[str, str]]) -> str:
-    """The image of a file of Labelme's: beside it, or in a folder of images, under the same name; else where the
-    file says, within ``root``. ``there`` are the images of folders that were looked into, by their names without
-    suffix."""
+def _find_image(file: str, root: str, images_of_folder: dict[str, dict[str, str]]) -> str:
+    """Find the image of a Labelme file.
+
+    It is next to the file or in a folder of images, under the same name; else at the path in the file, within ``root``.
+    ``images_of_folder`` caches the images of folders by their names without suffix.
+    """
     folder, stem = os.path.dirname(file), os.path.splitext(os.path.basename(file))[0]
     for place in (folder, *(os.path.join(os.path.dirname(folder), name) for name in ("images", "imgs", "JPEGImages"))):
-        if place not in there:
-            there[place] = images_in(place) if os.path.isdir(place) else {}
-        if stem in there[place]:
-            return os.path.join(place, there[place][stem])
+        if place not in images_of_folder:
+            images_of_folder[place] = map_images_by_stem(place) if os.path.isdir(place) else {}
+        if stem in images_of_folder[place]:
+            return os.path.join(place, images_of_folder[place][stem])
     with readable(file):
-        said = (read_labelme(file).image_path or "").replace("\\", "/")
-    path = os.path.normpath(os.path.join(folder, said))
-    if said and path.startswith(root + os.sep) and os.path.isfile(path):
+        path_in_file = (read_labelme(file).image_path or "").replace("\\", "/")
+    path = os.path.normpath(os.path.join(folder, path_in_file))
+    if path_in_file and path.startswith(root + os.sep) and os.path.isfile(path):
         return path
-    raise UserError(f"{file}: its image {said or stem} is not there; put it beside the file, under the same name")
+    raise UserError(f"{file}: its image {path_in_file or stem} is missing; put it next to the file, with the same name")

@@ -1,11 +1,10 @@
-"""Images of which only the part is decoded that a crop needs; what is decoded has the pixels of the whole image.
+"""Training images that are decoded only where a crop needs them; the decoded part has the pixels of the whole image.
 
-A training transform draws its crop from the size, then asks for the part. What lies outside is not looked at: a file
-that is damaged there is found when another crop needs it, or by ``prepare images``. A file without its end is decoded
-whole, and reported.
+The training transform draws its crop from the size, then requests the part. Damage outside the part is found when
+another crop needs it, or by ``prepare images``. A file without its end is decoded whole, and reported.
 
-Of a JPEG file (ITU-T T.81), what comes after the crop's last row is not decoded if the header announces fewer rows. A
-decoder that interpolates color looks at most one color sample (two pixels) beyond a pixel, so two more rows are kept.
+If a JPEG header (ITU-T T.81) announces fewer rows, a decoder ignores what comes after the crop's last row. A decoder
+that interpolates color reads at most one color sample (two pixels) beyond a pixel, so two more rows are included.
 """
 
 import re
@@ -23,7 +22,7 @@ _END = b"\xff\xd9"
 _BASELINE = (0xC0, 0xC1)  # sequential, Huffman coding
 _OTHER_FRAMES = frozenset(range(0xC2, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _START_OF_SCAN, _SEVERAL_IMAGES = 0xDA, 0xE2
-# What Pillow writes as PPM (three channels) or PGM (one) with 8 bits: a header, then the rows of pixels.
+# Pillow's PPM (three channels) or PGM (one) with 8 bits: a header, then the rows of pixels.
 PAGE_SUFFIXES = (".ppm", ".pgm")
 _PAGE_HEADER = re.compile(rb"P([56])\n(\d{1,6}) (\d{1,6})\n255\n")
 _LONGEST_HEADER = 32
@@ -39,7 +38,7 @@ class UndecodedImage:
     size: tuple[int, int]
 
     def around(self, box: Box) -> tuple[Image.Image | np.ndarray, Box]:
-        """A part that contains ``box``, and the box within it.
+        """Return a part that contains ``box``, and the box within it.
 
         The part is a Pillow image, or its pixels, uint8 (rows, columns, channels).
 
@@ -58,12 +57,13 @@ class UndecodedJpeg(UndecodedImage):
         self._mode, self._reading = dataset.image_mode, dataset.reading
 
     def around(self, box: Box) -> tuple[Image.Image, Box]:
-        part = part_of_jpeg(self._encoded, self._layout, box)
+        """Decode the rows down to the end of ``box``."""
+        part = crop_jpeg_rows(self._encoded, self._layout, box)
         return decode_image(part, self._path, self._mode, self._reading), box
 
 
 class ImagePage(UndecodedImage):
-    """A decoded image in a file, of which rows can be read; ``of`` says whether image ``index`` is one."""
+    """A decoded image in a file, which can be read row by row."""
 
     def __init__(self, dataset: Any, index: int, header: re.Match) -> None:
         self.channels = 3 if header[1] == b"6" else 1
@@ -71,8 +71,8 @@ class ImagePage(UndecodedImage):
         self._dataset, self._index, self._begin = dataset, index, header.end()
 
     @classmethod
-    def of(cls, dataset: Any, index: int) -> "ImagePage | None":
-        """The page of image ``index``; None if it is something else."""
+    def open(cls, dataset: Any, index: int) -> "ImagePage | None":
+        """Open the page of image ``index``; None if it is another file."""
         if not dataset.describe(index).endswith(PAGE_SUFFIXES):
             return None
         length = dataset.num_bytes(index)
@@ -85,6 +85,7 @@ class ImagePage(UndecodedImage):
         return page if fits and length == header.end() + width * height * page.channels else None
 
     def around(self, box: Box) -> tuple[np.ndarray, Box]:
+        """Read the rows of ``box``."""
         left, top, right, bottom = box
         row_bytes = self.size[0] * self.channels
         content = self._dataset.part(self._index, self._begin + top * row_bytes, (bottom - top) * row_bytes)
@@ -99,17 +100,17 @@ class PartReader:
         self.dataset = dataset
 
     def __call__(self, index: int) -> tuple[Image.Image | UndecodedImage, int]:
-        """``(image, label)``, the image undecoded where parts of it can be decoded.
+        """Return ``(image, label)``, with an undecoded image if parts of it can be decoded.
 
         Raises:
             UnreadableImage: it is missing, or damaged as a whole.
         """
         dataset, label = self.dataset, int(self.dataset.labels[index])
-        page = ImagePage.of(dataset, index)
+        page = ImagePage.open(dataset, index)
         if page is not None:
             return page, label
         encoded, path = dataset.encoded(index), dataset.describe(index)
-        # What is to be turned, or is too large, goes the usual way.
+        # Images to turn, and images that are too large, are decoded whole.
         layout = None if dataset.reading.exif_rotate else read_layout(encoded)
         if layout is None or layout.width * layout.height > dataset.reading.max_pixels:
             return decode_image(encoded, path, dataset.image_mode, dataset.reading), label
@@ -117,10 +118,12 @@ class PartReader:
 
 
 class JpegLayout(NamedTuple):
-    """Where things are in a JPEG file of one or three components.
+    """Positions in a JPEG file of one or three components.
 
     Attributes:
         size_at: offset of height and width, two bytes each.
+        width: of the image.
+        height: of the image.
         block_height: rows of pixels of the smallest unit of all components (the MCU).
     """
 
@@ -130,8 +133,8 @@ class JpegLayout(NamedTuple):
     block_height: int
 
 
-def part_of_jpeg(encoded: bytes, layout: JpegLayout, box: Box) -> bytes:
-    """The same file with only the rows up to the end of ``box`` announced: a decoder skips the rest."""
+def crop_jpeg_rows(encoded: bytes, layout: JpegLayout, box: Box) -> bytes:
+    """Return the file with only the rows up to the end of ``box`` announced: a decoder skips the rest."""
     rows = -(-(box[3] + _MARGIN_PX) // layout.block_height) * layout.block_height
     if rows >= layout.height:
         return encoded
@@ -140,7 +143,7 @@ def part_of_jpeg(encoded: bytes, layout: JpegLayout, box: Box) -> bytes:
 
 
 def read_layout(encoded: bytes) -> JpegLayout | None:
-    """Where things are; None if the whole file must be decoded: it is progressive, incomplete or unusual."""
+    """Parse a JPEG header; None if the whole file must be decoded: it is progressive, incomplete or unusual."""
     if encoded[-2:] != _END or encoded[:2] != b"\xff\xd8":
         return None
     at, frame = 2, None
@@ -150,12 +153,12 @@ def read_layout(encoded: bytes) -> JpegLayout | None:
         if marker in _OTHER_FRAMES or (marker == _SEVERAL_IMAGES and segment[:4] == b"MPF\0"):
             return None
         if marker in _BASELINE:
-            # precision, height, width, components; of each its number, sampling factors and table
+            # precision, height, width, components; for each its number, sampling factors and table
             if len(segment) < 6 or len(segment) != 6 + 3 * segment[5] or segment[0] != 8 or segment[5] not in (1, 3):
                 return None
             frame = (at + 5, segment)
         elif marker == _START_OF_SCAN:
-            if frame is None or not segment or segment[0] != frame[1][5]:  # the components come in several scans
+            if frame is None or not segment or segment[0] != frame[1][5]:  # the components are in several scans
                 return None
             return _layout(*frame) if at + 2 + length + len(_END) <= len(encoded) else None
         at += 2 + length

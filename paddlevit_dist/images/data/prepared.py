@@ -1,4 +1,4 @@
-"""The record of images that ``prepare images`` wrote as tar files."""
+"""The record of tar files written by ``prepare images``."""
 
 import json
 import os
@@ -19,13 +19,13 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         source: absolute path of the data that were read.
-        shorter_side: pixels; larger images were made this large.
+        shorter_side: pixels; larger images are resized to it.
         quality: of the JPEG files that were written.
         shard_size: images in each tar file.
         num_classes: of the source.
         fingerprints: of the source, by split.
-        complete: False until all tar files are there.
-        left_out: unreadable images that are missing.
+        complete: False until all tar files are written.
+        left_out: number of unreadable images, which are not in the tar files.
         stored: "jpeg", or "pages" of pixels.
     """
 
@@ -41,8 +41,8 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     stored: str = "jpeg"
 
     def note(self, root: str) -> str:
-        """Say what a run on these files reports about them."""
-        missing = f", {self.left_out} unreadable images left out" if self.left_out else ""
+        """Return the line about these files in a run's log."""
+        missing = f", {self.left_out} unreadable images skipped" if self.left_out else ""
         form = f"JPEG quality {self.quality}" if self.stored == "jpeg" else "as pages of pixels"
         return (
             f"note: the images of {root} were prepared from {self.source} with a shorter side of at most "
@@ -50,16 +50,20 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def difference(self, other: "Preparation") -> str | None:
-        """The first setting that would make ``other`` produce different files; None if there is none."""
+        """Describe the first setting that would make ``other`` produce different files; None if there is none."""
         for name in ("shorter_side", "quality", "shard_size", "num_classes", "stored", "fingerprints"):
-            here, there = getattr(self, name), getattr(other, name)
-            if here != there:
-                return "the images of the source" if name == "fingerprints" else f"{name} {here}, now {there}"
+            before, now = getattr(self, name), getattr(other, name)
+            if before != now:
+                return "the images of the source" if name == "fingerprints" else f"{name} {before}, now {now}"
         return None
 
 
 def read_preparation(root: str, unfinished: bool = False) -> Preparation | None:
-    """The record in ``root``, None if there is none.
+    """Read the record in ``root``; None if there is none.
+
+    Args:
+        root: folder of the tar files.
+        unfinished: accept a preparation that is not finished.
 
     Raises:
         UserError: it is corrupt, or the preparation was not finished and ``unfinished`` is False.
@@ -68,12 +72,12 @@ def read_preparation(root: str, unfinished: bool = False) -> Preparation | None:
     if not os.path.exists(path):
         return None
     try:
-        found = msgspec.convert(read_json(path), Preparation)
+        preparation = msgspec.convert(read_json(path), Preparation)
     except (OSError, ValueError, msgspec.ValidationError) as error:
         raise UserError(f"{path} cannot be read ({error}); prepare the images again in an empty folder") from error
-    if not found.complete and not unfinished:
-        raise UserError(f"the preparation of {root} was not finished; continue with the command that began it")
-    return found
+    if not preparation.complete and not unfinished:
+        raise UserError(f"the preparation of {root} was not finished; run the command that began it again")
+    return preparation
 
 
 def write_preparation(root: Path, preparation: Preparation) -> None:

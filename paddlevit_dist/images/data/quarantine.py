@@ -1,4 +1,4 @@
-"""The list of images that cannot be read, and what training does on encountering one."""
+"""The list of unreadable images, and their replacement in training."""
 
 import os
 import socket
@@ -25,25 +25,26 @@ class UnreadableFile(NamedTuple):
     reason: str
 
     @classmethod
-    def of(cls, error: UnreadableImage) -> "UnreadableFile":
+    def from_error(cls, error: UnreadableImage) -> "UnreadableFile":
+        """Create the line of an error, without tabs and line breaks."""
         return cls(*(text.translate({9: "\\t", 10: "\\n", 13: "\\r"}) for text in (error.path, error.reason)))
 
 
-def write_quarantine(file: Path, found: Iterable[UnreadableFile]) -> None:
+def write_quarantine(file: Path, files: Iterable[UnreadableFile]) -> None:
     """Write the list, replacing an older one; each line is the path, a tab, and the reason."""
-    lines = [_HEADER, *(f"{path}\t{reason}\n" for path, reason in found)]
+    lines = [_HEADER, *(f"{path}\t{reason}\n" for path, reason in files)]
     with atomic_file(file) as out:
         out.write("".join(lines).encode("utf-8", "surrogateescape"))
 
 
 def read_quarantine(file: Path) -> list[UnreadableFile]:
-    """The lines of a list, except an incomplete last one."""
+    """Read the lines of a list, except an incomplete last one."""
     lines = file.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
     return [UnreadableFile(*line.split("\t", 1)) for line in lines if line != _HEADER.strip("\n") and "\t" in line]
 
 
 class ReplacementReader:
-    """Reads an image, or the next readable one in its place, and records the unreadable ones.
+    """Reads an image, or the next readable one if it is unreadable, and records the unreadable ones.
 
     The replacement depends only on the index, so it is the same for any number of processes. Each process appends to
     its own file in ``folder``; ``collect`` merges them.
@@ -51,13 +52,18 @@ class ReplacementReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)
-        self._next: dict[int, int] = {}  # unreadable index -> where to continue, as found by this process
+        self._next: dict[int, int] = {}  # unreadable index -> next index, as found by this process
 
     def __getstate__(self) -> Any:
         return {"folder": self.folder, "_next": {}}
 
     def read(self, read: Callable[[int], _Read], index: int, dataset: Any) -> _Read:
-        """``read`` for ``index`` or the next readable index of ``dataset``.
+        """Return ``read(index)``, or the result for the next readable index of ``dataset``.
+
+        Args:
+            read: reads a sample.
+            index: of the sample.
+            dataset: the sample's dataset.
 
         Raises:
             UserError: too many consecutive images are unreadable, so the images are not the cause.
@@ -68,17 +74,17 @@ class ReplacementReader:
                 try:
                     return read(tried)
                 except UnreadableImage as error:
-                    self._note(UnreadableFile.of(error))
+                    self._note(UnreadableFile.from_error(error))
                     self._next[tried] = (tried + 1) % len(dataset)
             tried = self._next[tried]
         raise UserError(
             f"{min(len(dataset), _LONGEST_ROW_OF_BAD)} images in a row from {dataset.describe(index)} on cannot be "
-            "read, too many to skip (DATA.ON_INVALID_SAMPLE); look at -data_path"
+            "read, too many to skip (DATA.ON_INVALID_SAMPLE); check -data_path"
         )
 
-    def _note(self, found: UnreadableFile) -> None:
+    def _note(self, file: UnreadableFile) -> None:
         folder = Path(self.folder, _PARTS_FOLDER)
-        line = f"{found.path}\t{found.reason}\n".encode("utf-8", "surrogateescape")
+        line = f"{file.path}\t{file.reason}\n".encode("utf-8", "surrogateescape")
         try:
             folder.mkdir(exist_ok=True)
             with open(folder / f"{socket.gethostname()}-{os.getpid()}.tsv", "ab", buffering=0) as part:
@@ -87,21 +93,23 @@ class ReplacementReader:
             raise UserError(f"cannot write {folder}: {error.strerror}; free space or choose another -output") from error
 
     def collect(self) -> list[UnreadableFile]:
-        """Collect what all processes sharing the folder have recorded so far, each image once, sorted."""
+        """Return the records of all processes that share the folder, each image once, sorted."""
         parts = sorted(Path(self.folder, _PARTS_FOLDER).glob("*.tsv"))
-        return sorted({found for part in parts for found in read_quarantine(part)})
+        return sorted({file for part in parts for file in read_quarantine(part)})
 
 
 def merge_quarantine(replacements: ReplacementReader | None, folder: Path) -> list[str]:
-    """Merge the unreadable images found by all ranks so far into one list in ``folder``; returns the line for the log,
-    if there is one. Every rank must call this."""
+    """Merge the unreadable images of all ranks so far into one list in ``folder``; return its log line, if any.
+
+    Every rank must call this.
+    """
     if replacements is None:
         return []
-    found = sorted({line for lines in distributed.all_gather(replacements.collect()) for line in lines})
-    if not found:
+    files = sorted({line for lines in distributed.all_gather(replacements.collect()) for line in lines})
+    if not files:
         return []
     file = folder / QUARANTINE_FILE
     if distributed.is_main():
-        write_quarantine(file, found)
-    number = f"{len(found):,} unreadable image{'s' if len(found) > 1 else ''}"
+        write_quarantine(file, files)
+    number = f"{len(files):,} unreadable image{'s' if len(files) > 1 else ''}"
     return [f"{number} so far replaced by the next readable one, listed in {file}"]

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ...runtime.errors import UserError
 from ...runtime.files import NotAFile, read_regular
-from .formats import HEAD_BYTES, HEIF_HINT, image_kind, readable_formats
+from .formats import HEAD_BYTES, HEIF_HINT, detect_image_type, readable_formats
 
 # Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -26,7 +26,7 @@ class ReadConfig(NamedTuple):
     Attributes:
         exif_rotate: rotate the image by its EXIF orientation. Off by default, as in the reference pipelines:
             ImageNet contains images with a wrong orientation tag.
-        max_pixels: larger images are rejected before decoding; the default is the one above which Pillow warns.
+        max_pixels: larger images are rejected before decoding; the default is Pillow's limit for a warning.
     """
 
     exif_rotate: bool = False
@@ -52,7 +52,7 @@ class UnreadableImage(UserError):
 
 
 class WrongSize(UnreadableImage):
-    """An image of another size than its annotations say."""
+    """An image whose size differs from the size in its annotations."""
 
     def __init__(self, path: str, reason: str) -> None:
         UserError.__init__(self, f"{path} {reason}")
@@ -63,7 +63,7 @@ class WrongSize(UnreadableImage):
 
 
 def read_file(path: str) -> bytes:
-    """The bytes of an image file.
+    """Read the bytes of an image file.
 
     Raises:
         UnreadableImage: the file is missing or may not be read.
@@ -75,35 +75,36 @@ def read_file(path: str) -> bytes:
 
 
 def decode_image(encoded: bytes, path: str, mode: str, reading: ReadConfig = ReadConfig()) -> Image.Image:  # noqa: B008
-    """The image in ``encoded``, the first frame of an animated one, converted to ``mode`` by Pillow.
+    """Decode an image, the first frame of an animated one, and convert it to ``mode`` with Pillow.
 
     Args:
         encoded: the file's bytes in any format that Pillow reads.
         path: names the file in errors.
         mode: "RGB" or "L".
+        reading: how the file is read.
 
     Raises:
         UnreadableImage: empty, truncated, corrupt, too large, or not an image.
     """
-    with naming_damage(path), open_image(encoded, path, reading) as image:
+    with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         return convert(image, mode, reading)
 
 
 def examine_image(encoded: bytes, path: str, mode: str, reading: ReadConfig) -> tuple[int, str, tuple[int, int]]:
-    """Decode the image like ``decode_image``; return its EXIF orientation, the file's Pillow mode, and (height, width).
+    """Decode an image and return its EXIF orientation, the file's Pillow mode, and (height, width).
 
     Raises:
-        UnreadableImage: as in ``decode_image``.
+        UnreadableImage: empty, truncated, corrupt, too large, or not an image.
     """
-    with naming_damage(path), open_image(encoded, path, reading) as image:
+    with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         stored_mode = image.mode
         width, height = convert(image, mode, reading).size
-        return orientation(image), stored_mode, (height, width)  # for some formats it is known only after decoding
+        return orientation(image), stored_mode, (height, width)  # some formats have it only after decoding
 
 
 @contextlib.contextmanager
-def naming_damage(path: str) -> Iterator[None]:
-    """Raise what Pillow raises as UnreadableImage: its format readers raise almost any type on corrupt input."""
+def raise_as_unreadable(path: str) -> Iterator[None]:
+    """Turn Pillow's errors into UnreadableImage: its format readers raise almost any type on corrupt input."""
     try:
         yield
     except (MemoryError, UserError):
@@ -113,7 +114,7 @@ def naming_damage(path: str) -> Iterator[None]:
 
 
 def convert(image: Image.Image, mode: str, reading: ReadConfig) -> Image.Image:
-    """An opened image in ``mode``, upright if ``reading`` asks for it."""
+    """Convert an opened image to ``mode``, upright if ``reading`` requires it."""
     upright = _upright(image) if reading.exif_rotate else image
     if upright.mode == mode:
         upright.load()  # converting to the same mode would copy it
@@ -122,7 +123,12 @@ def convert(image: Image.Image, mode: str, reading: ReadConfig) -> Image.Image:
 
 
 def open_image(encoded: bytes, path: str, reading: ReadConfig = ReadConfig()) -> Image.Image:  # noqa: B008
-    """The image in ``encoded`` before its pixels are decoded.
+    """Open an image without decoding its pixels.
+
+    Args:
+        encoded: the file's bytes.
+        path: names the file in errors.
+        reading: how the file is read.
 
     Raises:
         UnreadableImage: empty, too large, or not an image; damage after the header only shows on decoding.
@@ -147,7 +153,7 @@ def open_image(encoded: bytes, path: str, reading: ReadConfig = ReadConfig()) ->
 
 
 def orientation(image: Image.Image) -> int:
-    """The EXIF orientation of an opened image, 1 if there is none or the EXIF data are corrupt."""
+    """Return the EXIF orientation of an opened image; 1 if there is none or the EXIF data are corrupt."""
     try:
         value = image.getexif().get(0x0112, 1)
     except Exception:
@@ -163,13 +169,13 @@ def _upright(image: Image.Image) -> Image.Image:
 def _too_large(path: str, size: str, reading: ReadConfig) -> UnreadableImage:
     return UnreadableImage(
         path,
-        f"its size {size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS if it is meant",
+        f"its size {size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS to accept it",
     )
 
 
 def _missing_reader(encoded: bytes) -> str | None:
-    """The hint for an image whose format needs an additional package, whatever its suffix."""
-    if image_kind(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
+    """Return the hint for an image whose format needs an additional package, by its content."""
+    if detect_image_type(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
         return f"it is a HEIC image, which Pillow reads with pillow-heif ({HEIF_HINT})"
     return None
 
@@ -185,14 +191,19 @@ def _reason(error: BaseException) -> str:
 
 
 SPLITS = ("train", "val")
-_IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below what is unpacked
+_IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpacked archive
 
 
-def existing_folder(data_path: str | None, dataset: str, layout: str) -> str:
+def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
     """Return the absolute path of the folder that ``-data_path`` names.
 
+    Args:
+        data_path: the value of -data_path.
+        dataset: its name, for messages.
+        layout: what the folder should contain, for messages.
+
     Raises:
-        UserError: no path given, not found, or not a folder; the message gives the expected ``layout``.
+        UserError: no path given, not found, or not a folder; the message has the ``layout``.
     """
     if data_path is None:
         raise UserError(f"dataset {dataset} needs -data_path=<folder>, {layout}")
@@ -200,9 +211,9 @@ def existing_folder(data_path: str | None, dataset: str, layout: str) -> str:
     if not os.path.isdir(folder):
         wrong = "is not a folder" if os.path.exists(folder) else "does not exist"
         raise UserError(f"data path {folder} {wrong}; dataset {dataset} expects a folder {layout}")
-    for below in _IMAGENET:
-        if os.path.isdir(os.path.join(folder, below, "train")):
-            raise UserError(f"{folder} holds ImageNet one level off: its images are in {below}: give that")
+    for subfolder in _IMAGENET:
+        if os.path.isdir(os.path.join(folder, subfolder, "train")):
+            raise UserError(f"{folder} contains ImageNet in {subfolder}: give that folder as -data_path")
     return folder
 
 
@@ -211,15 +222,17 @@ def check_labels(labels: np.ndarray, num_classes: int, dataset: str, where: Call
 
     Args:
         labels: (samples,) of any integer type.
-        where: names the file and position of a sample, for the message.
+        num_classes: number of classes.
+        dataset: its name, for the message.
+        where: returns the file and position of a sample, for the message.
 
     Raises:
-        UserError: names the first sample outside ``0 .. num_classes - 1``.
+        UserError: a label is outside ``0 .. num_classes - 1``; the message names the first sample.
     """
     wrong = (labels < 0) | (labels >= num_classes)
     if wrong.any():
         first = int(wrong.argmax())
         raise UserError(
             f"{where(first)} has label {int(labels[first])}, but {dataset} has {num_classes} classes: "
-            f"labels go from 0 to {num_classes - 1}"
+            f"labels are 0 to {num_classes - 1}"
         )

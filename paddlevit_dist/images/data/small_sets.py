@@ -1,6 +1,6 @@
-"""Small sets as they were published: handwritten digits that come with the package, MNIST and Fashion-MNIST.
+"""Small published datasets: handwritten digits that come with the package, MNIST and Fashion-MNIST.
 
-All but the digits are converted once to one memory-mapped file of images and labels in the cache folder.
+MNIST and Fashion-MNIST are converted once to one memory-mapped file of images and labels in the cache folder.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import map_array, open_regular
 from ...tasks.dataset import require_split
 from .image_dataset import ImageDataset
-from .reading import SPLITS, check_labels, existing_folder
+from .reading import SPLITS, check_labels, require_folder
 
 DIGITS_FILE = Path(__file__).with_name("digits.npz")
 _HELD_OUT_EVERY = 5
@@ -48,11 +48,12 @@ class SmallSet(ImageDataset):
         return len(self._records)
 
     def read(self, index: int) -> tuple[Image.Image, int]:
-        """Image ``index`` in the mode ``image_mode``, and its label."""
+        """Return image ``index`` in the mode ``image_mode``, and its label."""
         record = self._records[index]
         return Image.fromarray(record["image"]), int(record["label"])
 
     def identity(self, index: int) -> str:
+        """Return split and position, which identify a sample."""
         return f"{self.split} {index}"
 
     @property
@@ -62,7 +63,7 @@ class SmallSet(ImageDataset):
 
     @property
     def _records(self) -> np.ndarray:
-        """(samples,) with the fields "image", uint8 (height, width[, 3]), and "label"."""
+        """The samples, (samples,) with the fields "image", uint8 (height, width[, 3]), and "label"."""
         if self._mapped is None:
             self._mapped = self._load()
         return self._mapped
@@ -72,6 +73,7 @@ class SmallSet(ImageDataset):
 
 
 def parse_records(images: np.ndarray, labels: Any) -> np.ndarray:
+    """Join images and labels into one structured array."""
     records = np.empty(len(images), [("image", "u1", images.shape[1:]), ("label", "u1")])
     records["image"], records["label"] = images, labels
     return records
@@ -95,7 +97,7 @@ class Digits(SmallSet):
         super().__init__(split)
 
     def describe(self, index: int) -> str:
-        """Position of image ``index`` among the published samples, and the file."""
+        """Return the position of image ``index`` among the published samples, and the file."""
         every = _HELD_OUT_EVERY
         row = index * every if self.split == "val" else index + index // (every - 1) + 1
         return f"sample {row} of {DIGITS_FILE}"
@@ -108,15 +110,18 @@ class Digits(SmallSet):
 
 
 class ConvertedSet(SmallSet):
-    """A set whose published files are read once; what they hold is in ``file``, named by the path, size and
-    modification time of each."""
+    """A dataset whose published files are converted once to ``file``.
+
+    Its name depends on the path, size and modification time of each published file.
+    """
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
-        """Find the files of ``split``, "train" or "val", and convert them unless that is done already.
+        """Find the files of ``split``, "train" or "val", and convert them unless this is done already.
 
         Args:
             data_path: folder of the published files; for CIFAR also the archive itself, or its extracted folder.
-            cache_folder: where to put the converted file.
+            split: "train" or "val".
+            cache_folder: folder of the converted file.
 
         Raises:
             UserError: nothing is found, or a file is truncated, corrupt or not as published.
@@ -139,21 +144,24 @@ class ConvertedSet(SmallSet):
         try:
             status = source.stat()
         except OSError:
-            return str(source), 0, 0  # what is missing is told when it is read
+            return str(source), 0, 0  # reported when it is read
         return str(source.resolve()), status.st_size, status.st_mtime_ns
 
     def _find(self, data_path: str | None) -> Sequence[Path]:
-        """The files that the split is read from."""
+        """Return the files of the split."""
         raise NotImplementedError
 
     def _convert(self) -> np.ndarray:
-        """All records of the split, checked."""
+        """Read and check all records of the split."""
         raise NotImplementedError
 
 
 _PREFIXES = {"train": "train", "val": "t10k"}
 _UNSIGNED_BYTE = 0x08
-_LARGEST_GAIN, _ALWAYS_ALLOWED = 100, 1 << 26  # unpacked to packed bytes; but 64 MB always. Published: 5
+_LARGEST_GAIN, _ALWAYS_ALLOWED = (
+    100,
+    1 << 26,
+)  # limits of unpacked by packed bytes (published: 5), and of unpacked bytes
 
 
 class _IdxImages(ConvertedSet):
@@ -165,22 +173,22 @@ class _IdxImages(ConvertedSet):
     image_mode = "L"
 
     def describe(self, index: int) -> str:
-        """Position and file of image ``index``."""
+        """Return position and file of image ``index``."""
         return f"sample {index} of {self.sources[0]}"
 
     def _find(self, data_path: str | None) -> Sequence[Path]:
         if data_path is None and self.default_folder is not None and os.path.isdir(self.default_folder):
             data_path = self.default_folder
-        names = ", ".join(_idx_name(split, part) for split in _PREFIXES for part in ("images", "labels"))
+        names = ", ".join(_format_idx_name(split, part) for split in _PREFIXES for part in ("images", "labels"))
         layout = f"with {names}, each plain or .gz; get them from {self.where_to_get}"
-        folder = Path(existing_folder(data_path, self.name, layout))
-        found = [idx_file(folder, self.split, part) for part in ("images", "labels")]
-        for file, part in zip(found, ("images", "labels"), strict=True):
+        folder = Path(require_folder(data_path, self.name, layout))
+        files = [find_idx_file(folder, self.split, part) for part in ("images", "labels")]
+        for file, part in zip(files, ("images", "labels"), strict=True):
             if file is None:
-                name = _idx_name(self.split, part)
+                name = _format_idx_name(self.split, part)
                 raise UserError(f"{folder} has no {name} or {name}.gz; dataset {self.name} expects a folder {layout}")
-        self.sources = [str(file) for file in found]
-        return found
+        self.sources = [str(file) for file in files]
+        return files
 
     def _convert(self) -> np.ndarray:
         (images_file, labels_file), ranks = self.sources, (3, 1)
@@ -190,24 +198,26 @@ class _IdxImages(ConvertedSet):
                 f"{images_file} has {len(images)} images, but {labels_file} has {len(labels)} labels; get both again"
             )
         if images.size == 0:
-            raise UserError(f"{images_file} holds no samples: its shape is {images.shape}")
+            raise UserError(f"{images_file} contains no samples: its shape is {images.shape}")
         check_labels(labels, self.num_classes, self.name, lambda index: f"sample {index} of {labels_file}")
         return parse_records(images, labels)
 
 
-def idx_file(folder: Path, split: str, part: str) -> Path | None:
-    """The file of a split's "images" or "labels" in a folder, None if there is none: plain before ``.gz``."""
-    name = _idx_name(split, part)
-    spellings = (folder / f"{spelled}{end}" for end in ("", ".gz") for spelled in (name, name.replace("-idx", ".idx")))
+def find_idx_file(folder: Path, split: str, part: str) -> Path | None:
+    """Return the file of a split's "images" or "labels" in a folder, plain before ``.gz``; None if there is none."""
+    name = _format_idx_name(split, part)
+    spellings = (
+        folder / f"{spelling}{end}" for end in ("", ".gz") for spelling in (name, name.replace("-idx", ".idx"))
+    )
     return next(filter(os.path.lexists, spellings), None)
 
 
-def _idx_name(split: str, part: str) -> str:
+def _format_idx_name(split: str, part: str) -> str:
     return f"{_PREFIXES[split]}-{part}-idx{3 if part == 'images' else 1}-ubyte"
 
 
 def _read_idx(source: str, rank: int) -> np.ndarray:
-    """The array in an IDX file of bytes, uint8; no more is unpacked than its header announces.
+    """Read the array in an IDX file of bytes, uint8; no more is unpacked than its header announces.
 
     Raises:
         UserError: the file is truncated, corrupt, or not of that rank.
@@ -224,13 +234,13 @@ def _read_idx(source: str, rank: int) -> np.ndarray:
         raise UserError(f"{source} is damaged: {error}; get it again") from error
     except OSError as error:
         raise UserError(f"{source} cannot be read: {error.strerror or error}") from error
-    found = len(header)
-    if found < expected:
+    length = len(header)
+    if length < expected:
         least = "at least " if expected == header_bytes else ""
-        raise UserError(f"{source} is truncated: expected {least}{expected} bytes, found {found}; get it again")
-    if found > expected:
+        raise UserError(f"{source} is truncated: expected {least}{expected} bytes, found {length}; get it again")
+    if length > expected:
         raise UserError(
-            f"{source} is too long: its header announces {expected} bytes, found at least {found}; get it again"
+            f"{source} is too long: its header announces {expected} bytes, found at least {length}; get it again"
         )
     return np.frombuffer(header, np.uint8, offset=header_bytes).reshape(struct.unpack_from(f">{rank}I", header, 4))
 
@@ -240,7 +250,7 @@ def _unpack(file: Any) -> Any:
 
 
 def _read_as_far(stream: Any, size: int) -> bytes:
-    """At most ``size`` bytes; fewer where the file ends, or its compressed data end before their end mark."""
+    """Read at most ``size`` bytes; fewer if the file ends, or its compressed data end before their end mark."""
     content = bytearray()
     with contextlib.suppress(EOFError):
         while len(content) < size and (chunk := stream.read1(min(size - len(content), 1 << 20))):
@@ -249,17 +259,17 @@ def _read_as_far(stream: Any, size: int) -> bytes:
 
 
 def _count_announced_bytes(source: str, header: bytes, rank: int) -> int:
-    wanted = bytes([0, 0, _UNSIGNED_BYTE, rank])
-    if header[:4] != wanted:
+    magic = bytes([0, 0, _UNSIGNED_BYTE, rank])
+    if header[:4] != magic:
         raise UserError(
             f"{source} is not an IDX file of bytes in {rank} dimensions: it begins with {header[:4].hex()}, "
-            f"expected {wanted.hex()}"
+            f"expected {magic.hex()}"
         )
-    announced, there = math.prod(struct.unpack(f">{rank}I", header[4:])), os.path.getsize(source)
-    if source.endswith(".gz") and announced > max(_ALWAYS_ALLOWED, _LARGEST_GAIN * there):
+    announced, size = math.prod(struct.unpack(f">{rank}I", header[4:])), os.path.getsize(source)
+    if source.endswith(".gz") and announced > max(_ALWAYS_ALLOWED, _LARGEST_GAIN * size):
         raise UserError(
-            f"{source} announces {announced + len(header):,} bytes, but has {there:,}: images do not compress so "
-            "well; get it again, or unpack it with gunzip if it is meant"
+            f"{source} announces {announced + len(header):,} bytes, but has {size:,}: images do not compress so "
+            "well; get it again, or unpack it with gunzip if it is correct"
         )
     return announced
 

@@ -1,7 +1,7 @@
 """Images read directly from uncompressed tar files.
 
-Two memory-mapped files in the cache folder say where they are: a path index of names and labels, and a ``.npy`` array
-of offsets and sizes. Both carry the key of their source: size and modification time of the tar files, content of the
+Two memory-mapped files in the cache folder index them: a path index of names and labels, and a ``.npy`` array of
+offsets and sizes. Both carry the key of their source: size and modification time of the tar files, content of the
 lists next to them.
 """
 
@@ -19,46 +19,50 @@ from ...data.path_index import PathBatch, PathIndex, ensure_path_index
 from ...runtime.errors import UserError
 from ...runtime.files import map_array, read_regular, require_regular
 from .class_folders import IndexedClassImages
-from .formats import SPLIT_WORDS, LeftOut, readable_suffixes
+from .formats import SPLIT_WORDS, SkippedFiles, readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE
 from .image_dataset import name_folders, read_class_names
-from .imagenet import label_files, read_listed_labels
+from .imagenet import find_label_files, read_listed_labels
 from .prepared import read_preparation
-from .reading import UnreadableImage, existing_folder
+from .reading import UnreadableImage, require_folder
 from .tar_files import OpenFiles, TarScan, find_shards, scan
 
 _SHARD = re.compile(r".*?\.tar(?=/)", re.IGNORECASE | re.DOTALL)  # in the path of an image below the data path
 
 
 class TarImages(IndexedClassImages):
-    """Images in tar files that are not unpacked: an index holds the file, offset and size of each.
+    """Images in tar files, which are not unpacked: an index has the file, offset and size of each image.
 
     The tar files of a split are those in ``data_path`` with the split in their name (``train-00000.tar``,
-    ``ILSVRC2012_img_train.tar``, ``imagenet-val-03.tar``), or else all in the folder ``train`` or ``val``. What a class
-    is follows from their content:
+    ``ILSVRC2012_img_train.tar``, ``imagenet-val-03.tar``), or else all in the folder ``train`` or ``val``. Classes
+    follow from their content:
 
-    - label files: ``key.jpg`` with ``key.cls`` (a whole number) or ``key.json`` (an object with ``label``), as
-      WebDataset has it;
+    - label files: ``key.jpg`` with ``key.cls`` (a whole number) or ``key.json`` (an object with ``label``), as in
+      WebDataset;
     - a tar file for each class, inside the tar file of the split (the ImageNet archive) or in the folder ``train``;
     - a folder for each class inside the tar files;
-    - for tar files that say nothing of classes, such as ImageNet's validation set: ``val_list.txt`` with lines
-      ``path label``, or ImageNet's development kit, extracted next to them.
+    - for tar files without classes, such as ImageNet's validation set: ``val_list.txt`` with lines ``path label``, or
+      ImageNet's development kit, extracted next to them.
 
-    Classes that come from names are numbered in their sorted order, validation classes as those of the training
-    files. ``classes.txt`` names the classes.
+    Classes from names are numbered in their sorted order; validation classes have the numbers of the training files.
+    ``classes.txt`` names the classes.
     """
 
     layout = "with uncompressed tar files: train-*.tar and val-*.tar, or train/<class>.tar and val/<class>.tar"
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
-        """Index the tar files of ``split``, "train", "val" or what else their names say, unless ``cache_folder`` has
-        their index.
+        """Index the tar files of ``split``, unless ``cache_folder`` has their index.
+
+        Args:
+            data_path: folder of the tar files.
+            split: "train", "val" or another part of their names.
+            cache_folder: folder of the index.
 
         Raises:
             UserError: no tar files, a compressed, truncated or corrupt one, or an image without a class.
         """
         self.split = split
-        root = existing_folder(data_path, "tar", self.layout)
+        root = require_folder(data_path, "tar", self.layout)
         preparation = read_preparation(root)
         index, self._locations_file = _open_index(root, split, cache_folder)
         self._locations: np.ndarray | None = None
@@ -68,13 +72,13 @@ class TarImages(IndexedClassImages):
         if preparation:
             self.notices = [preparation.note(root)]
             num_classes = num_classes if classes["names"] else max(num_classes, preparation.num_classes)
-        super().__init__(root, index, num_classes, LeftOut.of_json(classes["left_out"]))
+        super().__init__(root, index, num_classes, SkippedFiles.from_json(classes["left_out"]))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_locations": None}
 
     def encoded(self, index: int) -> bytes:
-        """The bytes of image ``index`` as stored.
+        """Return the bytes of image ``index`` as stored.
 
         Raises:
             UnreadableImage: the tar file cannot be read.
@@ -83,6 +87,7 @@ class TarImages(IndexedClassImages):
         return self.part(index, 0, self.num_bytes(index)).tobytes()
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:
+        """Read ``length`` bytes of image ``index`` from ``start``, uint8."""
         shard = os.path.join(self.root, _SHARD.match(self._index.path(index))[0])
         try:
             content = self._files.read(shard, self._location(index)[0] + start, length)
@@ -93,10 +98,11 @@ class TarImages(IndexedClassImages):
         return content
 
     def num_bytes(self, index: int) -> int:
+        """Return the size of image ``index`` in bytes."""
         return self._location(index)[1]
 
     def _location(self, index: int) -> list[int]:
-        """Offset and size of image ``index``."""
+        """Return offset and size of image ``index``."""
         if self._locations is None:
             self._locations = map_array(self._locations_file)
         return self._locations[index].tolist()
@@ -108,15 +114,15 @@ class TarImages(IndexedClassImages):
 
 
 def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, str]:
-    """The index of ``split``, rebuilt if its tar files have changed, and the file of offsets and sizes.
+    """Open the index of ``split``, rebuilt if its tar files have changed; also return the file of offsets and sizes.
 
-    In place of class names the index has ``names`` to show, or None; ``groups``, the names in the archives, or None;
-    ``count``; ``left_out``.
+    The class names of the index are a dictionary: ``names`` to show, or None; ``groups``, the names in the archives, or
+    None; ``count``; ``left_out``.
     """
     shards = find_shards(root, split)
     if not shards:
-        there = [known for known in SPLIT_WORDS if find_shards(root, known)]
-        others = f"; there are some of {', '.join(there)}" if there else ""
+        existing = [word for word in SPLIT_WORDS if find_shards(root, word)]
+        others = f"; there are some of {', '.join(existing)}" if existing else ""
         raise UserError(f"{root} has no tar files of the {split} images, such as {split}-00000.tar{others}")
     training_shards = find_shards(root, "train") if split != "train" else []
     key = _key(root, split, [*shards, *training_shards])
@@ -124,16 +130,16 @@ def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, s
     classes: dict[str, Any] = {}
 
     def build() -> Iterator[PathBatch]:
-        found = scan(root, shards, split, read_listed_labels(root, split))
-        if not len(found.labels):
-            others = f"; {found.left_out.summary()}" if found.left_out.counts else ""
-            raise UserError(f"{os.path.join(root, shards[0])} holds no images{others}")
+        tars = scan(root, shards, split, read_listed_labels(root, split))
+        if not len(tars.labels):
+            others = f"; {tars.skipped_files.summary()}" if tars.skipped_files.counts else ""
+            raise UserError(f"{os.path.join(root, shards[0])} contains no images{others}")
         training = _open_index(root, "train", cache_folder)[0].class_names if training_shards else None
-        labels = _resolve_classes(found, root, shards[0], training, classes)
-        classes["left_out"] = found.left_out.as_json()
-        write_array(locations_file, found.locations)
+        labels = _resolve_classes(tars, root, shards[0], training, classes)
+        classes["left_out"] = tars.skipped_files.as_json()
+        write_array(locations_file, tars.locations)
         first = 0
-        for batch in found.batches:
+        for batch in tars.batches:
             yield batch._replace(labels=labels[first : first + len(batch.lengths)].astype(np.int32))
             first += len(batch.lengths)
 
@@ -149,7 +155,7 @@ def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, s
 
 
 def _key(root: str, split: str, shards: list[str]) -> bytes:
-    # Which members are images depends on what Pillow opens here; 3 is the version of what the index says.
+    # Which members are images depends on what Pillow opens here; 3 is the version of the index.
     key = hashlib.sha256(f"tar 3 {split} {sorted(readable_suffixes())}\n".encode())
     for shard in shards:
         path = os.path.join(root, shard)
@@ -159,36 +165,36 @@ def _key(root: str, split: str, shards: list[str]) -> bytes:
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error
         key.update(f"{shard}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
-    for path in (os.path.join(root, CLASSES_FILE), *label_files(root, "train"), *label_files(root, split)):
+    for path in (os.path.join(root, CLASSES_FILE), *find_label_files(root, "train"), *find_label_files(root, split)):
         if os.path.isfile(path):
             key.update(os.path.basename(path).encode() + hashlib.sha256(read_regular(path)).digest())
     return key.digest()
 
 
 def _resolve_classes(
-    found: TarScan, root: str, shard: str, training: dict[str, Any] | None, classes: dict[str, Any]
+    tars: TarScan, root: str, shard: str, training: dict[str, Any] | None, classes: dict[str, Any]
 ) -> np.ndarray:
-    """The final labels; what the index says of the classes is stored in ``classes``."""
-    known = training or {"names": None, "groups": None, "count": 0}
-    if found.groups is None:
-        names = read_class_names(root) or known["names"]
-        largest = int(found.labels.max())
-        count = len(names) if names else max(largest + 1, known["count"])
+    """Return the final labels, and store the classes in ``classes``."""
+    training_classes = training or {"names": None, "groups": None, "count": 0}
+    if tars.groups is None:
+        names = read_class_names(root) or training_classes["names"]
+        largest = int(tars.labels.max())
+        count = len(names) if names else max(largest + 1, training_classes["count"])
         if largest >= count:
             raise UserError(
                 f"an image of {os.path.join(root, shard)} has label {largest}, but only {count} classes are named"
             )
-        classes.update(names=names, groups=known["groups"], count=count)
-        return found.labels
-    groups = known["groups"] if training else found.groups
+        classes.update(names=names, groups=training_classes["groups"], count=count)
+        return tars.labels
+    groups = training_classes["groups"] if training else tars.groups
     if groups is None:
         raise UserError(
-            f"the training tar files of {root} number their classes in label files, the validation ones name them "
-            f"('{found.groups[0]}'); pack both in one way"
+            f"the training tar files of {root} number their classes in label files, the validation files name them "
+            f"('{tars.groups[0]}'); pack both in the same way"
         )
-    unknown = sorted(set(found.groups) - set(groups))
+    unknown = sorted(set(tars.groups) - set(groups))
     if unknown:
         raise UserError(f"class '{unknown[0]}' of {os.path.join(root, shard)} does not exist in the training files")
     classes.update(names=name_folders(root, groups), groups=groups, count=len(groups))
     position = {group: number for number, group in enumerate(groups)}
-    return np.array([position[group] for group in found.groups], np.int64)[found.labels]
+    return np.array([position[group] for group in tars.groups], np.int64)[tars.labels]

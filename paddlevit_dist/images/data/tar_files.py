@@ -1,6 +1,4 @@
-"""Contents of tar files, listed once; stretches of files, read in place; and the images of one split in tar files, with
-the labels or the class names that the archives give them.
-"""
+"""Members of tar files, byte ranges of open files, and the images of one split in tar files with their labels."""
 
 import os
 import re
@@ -16,7 +14,7 @@ from ...data.path_index import PathBatch, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular
 from ...runtime.text_files import parse_json
-from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, LeftOut, get_suffix, is_hidden_path, readable_suffixes
+from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, SkippedFiles, get_suffix, is_hidden_path, readable_suffixes
 
 _MOST_OPEN = 64
 _UNPACK = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
@@ -38,36 +36,37 @@ class TarMember(NamedTuple):
     size: int
 
 
-def members(path: str) -> Iterator[TarMember]:
-    """The plain files of a tar file in order. Those of a tar file inside it carry its name as well:
-    ``n01440764.tar/n01440764_18.JPEG``.
+def iterate_members(path: str) -> Iterator[TarMember]:
+    """Yield the plain files of a tar file in order.
+
+    Files of a tar file inside it have its name as a prefix: ``n01440764.tar/n01440764_18.JPEG``.
 
     Raises:
         UserError: the file cannot be read, is damaged, truncated or compressed, or stores a member with holes.
     """
     try:
         with open_regular(path, "rb") as file:
-            yield from _members(path, file, os.fstat(file.fileno()).st_size)
+            yield from _iterate_members(path, file, os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
+def _iterate_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
     beginning = file.read(6)
     command = next((command for magic, command in _UNPACK.items() if beginning.startswith(magic)), None)
     if command is not None:
         raise UserError(f"{shown} is compressed, but images are read in place: uncompress it once with {command}")
     file.seek(0)
     try:
-        tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the file is closed by who opened it
+        tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the caller closes the file
     except _DAMAGE as error:
         raise UserError(f"{shown} is not a tar file: {error}") from error
     try:
         end = 0
         for member in iter(tar.next, None):
-            tar.members.clear()  # type: ignore[attr-defined]  # it would keep a million of them
+            tar.members.clear()  # type: ignore[attr-defined]  # it would store a million of them
             if member.offset_data < end or member.size < 0:
-                raise tarfile.ReadError(f"member {member.name} leads backwards")
+                raise tarfile.ReadError(f"member {member.name} points backwards")
             end = member.offset_data + member.size
             if member.issparse():
                 raise UserError(f"{shown} stores {member.name} with holes; pack it again without --sparse")
@@ -77,7 +76,7 @@ def _members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
                 continue
             name = os.fsencode(member.name).removeprefix(b"./")
             if name.lower().endswith(b".tar"):
-                inside = _members(f"{shown} member {member.name}", tar.extractfile(member), member.size)
+                inside = _iterate_members(f"{shown} member {member.name}", tar.extractfile(member), member.size)
                 yield from (TarMember(b"%s/%s" % (name, m.name), member.offset_data + m.offset, m.size) for m in inside)
             else:
                 yield TarMember(name, member.offset_data, member.size)
@@ -87,7 +86,7 @@ def _members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
 
 
 def _check_end(shown: str, file: BinaryIO, offset: int, size: int) -> None:
-    """tarfile ends at anything that is not a header: look whether it was the block of zeros that marks the end."""
+    """Check that the archive ends with a block of zeros: tarfile stops at anything that is not a header."""
     file.seek(offset)
     block = file.read(tarfile.BLOCKSIZE)
     if len(block) < tarfile.BLOCKSIZE:
@@ -101,8 +100,10 @@ def _explain_truncation(shown: str, size: int, reason: str) -> UserError:
 
 
 class OpenFiles:
-    """Reads stretches of files, of which the last few stay open. A forked process may share them, since each read
-    passes an offset; a pickled copy opens its own."""
+    """Reads byte ranges of files; the last few files stay open.
+
+    A forked process may share them, since each read passes an offset; a pickled copy opens its own.
+    """
 
     def __init__(self) -> None:
         self._files: OrderedDict[str, BinaryIO] = OrderedDict()
@@ -111,7 +112,7 @@ class OpenFiles:
         return {"_files": OrderedDict()}
 
     def read(self, path: str, offset: int, size: int) -> np.ndarray:
-        """``size`` bytes, uint8, their own memory; fewer where the file ends.
+        """Read ``size`` bytes into new memory, uint8; fewer if the file ends.
 
         Raises:
             OSError: it cannot be read.
@@ -137,22 +138,22 @@ class TarScan(NamedTuple):
         batches: paths below the data path, of the tar file and the member; one batch per tar file, labels are 0.
         locations: (samples, 2) int64: offset, size.
         labels: (samples,) int64 from label files, or the positions of ``groups``.
-        groups: class names that the archives give; None where labels come from label files.
-        left_out: members that are neither images nor labels.
+        groups: class names in the archives; None if labels are from label files.
+        skipped_files: members that are neither images nor labels.
     """
 
     batches: list[PathBatch]
     locations: np.ndarray
     labels: np.ndarray
     groups: list[str] | None
-    left_out: LeftOut
+    skipped_files: SkippedFiles
 
 
 def find_shards(root: str, split: str) -> list[str]:
-    """The tar files of ``split`` under ``root``, sorted: named after the split, or all in the folder of that name.
+    """Return the tar files of ``split`` under ``root``, sorted: named after the split, or all in its folder.
 
     Raises:
-        UserError: the folder cannot be listed, or holds a compressed archive without its uncompressed form.
+        UserError: the folder cannot be listed, or has a compressed archive without its uncompressed form.
     """
     words = SPLIT_WORDS.get(split, (split,))
     pattern = re.compile(rf"(?:.*[._-])?(?:{'|'.join(map(re.escape, words))})(?:[^a-zA-Z].*)?", re.DOTALL)
@@ -181,38 +182,45 @@ def find_shards(root: str, split: str) -> list[str]:
 
 
 def scan(root: str, shards: list[str], split: str, listed: dict[bytes, int] | None = None) -> TarScan:
-    """Go through the headers of all ``shards``.
+    """Read the headers of all ``shards``.
 
     Args:
-        listed: labels by the last part of an image's name, if a list next to the archives gives them.
+        root: the data path.
+        shards: tar files below it.
+        split: for the progress bar.
+        listed: labels by the last part of an image's name, from a list next to the archives.
 
     Raises:
         UserError: a tar file is corrupt, or an image has no label.
     """
     total = sum(os.path.getsize(os.path.join(root, shard)) for shard in shards)
-    left_out = LeftOut(os.path.join(root, shards[0]) if len(shards) == 1 else f"{root} in {len(shards)} tar files")
+    skipped_files = SkippedFiles(
+        os.path.join(root, shards[0]) if len(shards) == 1 else f"{root} in {len(shards)} tar files"
+    )
     files = OpenFiles()
     tars = [_TarContents(os.path.join(root, shard), files) for shard in shards]
     with tqdm(total=total, desc=f"indexing {split}", unit="B", unit_scale=True, disable=None, leave=False) as bar:
         for tar in tars:
-            tar.read(bar, left_out)
+            tar.read(bar, skipped_files)
     groups = None
     if any(tar.labels for tar in tars):
-        labels = [tar.own_labels() for tar in tars]
+        labels = [tar.stored_labels() for tar in tars]
     elif listed is not None:
         labels = [tar.listed_labels(listed) for tar in tars]
     else:
-        found = [tar.groups(is_class=bool(os.path.dirname(shard))) for tar, shard in zip(tars, shards, strict=True)]
-        groups = sorted({group for of_tar in found for group in of_tar})
+        groups_of_tars = [
+            tar.groups(is_class=bool(os.path.dirname(shard))) for tar, shard in zip(tars, shards, strict=True)
+        ]
+        groups = sorted({group for tar_groups in groups_of_tars for group in tar_groups})
         position = {group: number for number, group in enumerate(groups)}
-        labels = [np.array([position[group] for group in of_tar], np.int64) for of_tar in found]
+        labels = [np.array([position[group] for group in tar_groups], np.int64) for tar_groups in groups_of_tars]
     images = [member for tar in tars for member in tar.images]
     locations = np.array([(member.offset, member.size) for member in images], np.int64).reshape(-1, 2)
     batches = [
         make_batch([b"%s/%s" % (os.fsencode(shard), member.name) for member in tar.images], 0)
         for tar, shard in zip(tars, shards, strict=True)
     ]
-    return TarScan(batches, locations, np.concatenate(labels), groups, left_out)
+    return TarScan(batches, locations, np.concatenate(labels), groups, skipped_files)
 
 
 class _TarContents:
@@ -224,19 +232,20 @@ class _TarContents:
         self.labels: dict[bytes, int] = {}  # from label files, by key
         self._files = files
 
-    def read(self, bar: tqdm, left_out: LeftOut) -> None:
+    def read(self, bar: tqdm, skipped_files: SkippedFiles) -> None:
+        """List the images and labels; other members are added to ``skipped_files``."""
         suffixes, before = readable_suffixes(), 0
-        for member in members(self.path):
+        for member in iterate_members(self.path):
             base = os.path.basename(member.name)
             if is_hidden_path(member.name):
                 pass
-            elif base.endswith((b".cls", b".json")) and b".tar/" not in member.name.lower():  # not of a class's own tar
+            elif base.endswith((b".cls", b".json")) and b".tar/" not in member.name.lower():  # not in a class's tar
                 self._read_label(member)
             elif get_suffix(base) in suffixes:
                 self.images.append(member)
             else:
                 path = os.path.join(os.fsencode(self.path), member.name)
-                left_out.add(base, path, lambda member=member: self._content(member, HEAD_BYTES))
+                skipped_files.add(base, path, lambda member=member: self._content(member, HEAD_BYTES))
             bar.update(member.offset + member.size - before)
             before = member.offset + member.size
 
@@ -257,24 +266,26 @@ class _TarContents:
             if type(value) is not int or not 0 <= value < 1 << 31:
                 raise ValueError("no class number")
         except ValueError as error:
-            wanted = 'an object with a whole number "label"' if ending == b"json" else "a whole number"
-            raise UserError(f"{self.path} member {os.fsdecode(member.name)}: expected {wanted} from 0 up") from error
+            expected = 'an object with a whole number "label"' if ending == b"json" else "a whole number"
+            raise UserError(f"{self.path} member {os.fsdecode(member.name)}: expected {expected} from 0 up") from error
         if self.labels.setdefault(key, value) != value:
             raise UserError(f"{self.path} gives {os.fsdecode(key)} two labels, {self.labels[key]} and {value}")
 
-    def own_labels(self) -> np.ndarray:
-        """Labels from label files. Of ``key.jpg`` and what else a sample may have, such as ``key.seg.png``, the first
-        stays; each sample has exactly one."""
+    def stored_labels(self) -> np.ndarray:
+        """Return the labels of label files and drop other images of a sample.
+
+        A sample with ``key.jpg`` may also have ``key.seg.png``, for example; the image ``key.jpg`` is used.
+        """
         suffixes, keys = readable_suffixes(), {}
-        kept = [member for member in self.images if b"." + _key(member.name)[1].lower() in suffixes]
-        for member in kept:
+        images = [member for member in self.images if b"." + _key(member.name)[1].lower() in suffixes]
+        for member in images:
             key = _key(member.name)[0]
             if key not in self.labels:
                 raise UserError(
                     f"{self.path} has no label for {os.fsdecode(member.name)}: expected {os.fsdecode(key)}.cls or .json"
                 )
             if key in keys:
-                raise UserError(f"{self.path} has two images for {os.fsdecode(key)}; expected one beside its label")
+                raise UserError(f"{self.path} has two images for {os.fsdecode(key)}; expected one with its label")
             keys[key] = self.labels[key]
         for member in self.images:
             key = _key(member.name)[0]
@@ -283,34 +294,35 @@ class _TarContents:
                     f"{self.path} member {os.fsdecode(member.name)}: the key of a sample ends at the first dot, and "
                     f"{os.fsdecode(key)} has no image; name it without further dots"
                 )
-        self.images = kept
+        self.images = images
         return np.fromiter(keys.values(), np.int64, len(keys))
 
     def listed_labels(self, listed: dict[bytes, int]) -> np.ndarray:
+        """Look up the labels in a list."""
         names = [os.path.basename(member.name) for member in self.images]
         unknown = next((name for name in names if name not in listed), None)
         if unknown is not None:
-            raise UserError(f"{self.path} holds {os.fsdecode(unknown)}, which the list of labels does not have")
+            raise UserError(f"{self.path} contains {os.fsdecode(unknown)}, which is not in the list of labels")
         return np.array([listed[name] for name in names], np.int64)
 
     def groups(self, is_class: bool) -> list[str]:
-        """The class of each image: the folder or tar file around it, else this tar file where ``is_class``."""
-        found = []
+        """Return the class of each image: the folder or tar file around it, else this tar file if ``is_class``."""
+        groups = []
         for member in self.images:
             group = os.path.basename(os.path.dirname(member.name)).removesuffix(b".tar")
             if group in (b"", b".") and is_class:
                 group = os.fsencode(os.path.basename(self.path)[: -len(".tar")])
             if group in (b"", b"."):
                 raise UserError(
-                    f"{self.path} gives no class for {os.fsdecode(member.name)}: expected a label file beside it (.cls "
+                    f"{self.path} has no class for {os.fsdecode(member.name)}: expected a label file next to it (.cls "
                     "or .json), or its class as a folder or tar file around it"
                 )
-            found.append(os.fsdecode(group))
-        return found
+            groups.append(os.fsdecode(group))
+        return groups
 
 
 def _key(name: bytes) -> tuple[bytes, bytes]:
-    """A member's name up to the first dot of its last part, and what follows the dot."""
+    """Split a member's name at the first dot of its last part."""
     folder, slash, base = name.rpartition(b"/")
     key, _, ending = base.partition(b".")
     return folder + slash + key, ending

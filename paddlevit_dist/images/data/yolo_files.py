@@ -1,4 +1,4 @@
-"""Where YOLO's images and labels lie, and what its classes are called: as data.yaml says, or as folders do."""
+"""Where YOLO's images and labels are, and its class names: from data.yaml, or from folders and classes.txt."""
 
 import os
 from collections.abc import Collection
@@ -7,9 +7,9 @@ from typing import NamedTuple
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_text, read_yaml
 from ...tasks.dataset import require_split
-from .annotated_files import image_names, images_below, readable
-from .box_layouts import yolo_descriptions
-from .formats import SPLIT_WORDS, folder_paths
+from .annotated_files import list_image_names, list_images_below, readable
+from .box_layouts import find_yolo_descriptions
+from .formats import SPLIT_WORDS, list_folders
 from .image_dataset import read_class_names
 
 LAYOUT = (
@@ -23,10 +23,10 @@ class YoloDescription(NamedTuple):
 
     Attributes:
         file: the YAML file.
-        names: by number of the class.
-        places: folders or lists of images of each split, as they are written there.
-        base: what these are relative to.
-        notices: what in it does not fit together.
+        names: class names by number.
+        places: folders or lists of images of each split, as written in the file.
+        base: the folder that ``places`` are relative to.
+        notices: lines about inconsistencies.
     """
 
     file: str
@@ -37,23 +37,25 @@ class YoloDescription(NamedTuple):
 
 
 def find_label_file(image: str) -> str:
-    """The file of an image's labels: the last folder "images" of its path becomes "labels"; where there is none, the
-    one beside it."""
+    """Return the label file of an image.
+
+    The last folder "images" in its path becomes "labels"; without such a folder or file, it is next to the image.
+    """
     stem = os.path.splitext(image)[0]
-    before, found, behind = stem.rpartition(f"{os.sep}images{os.sep}")
-    named = f"{before}{os.sep}labels{os.sep}{behind}.txt"
-    return named if found and (os.path.isfile(named) or not os.path.isfile(f"{stem}.txt")) else f"{stem}.txt"
+    before, folder, after = stem.rpartition(f"{os.sep}images{os.sep}")
+    label_file = f"{before}{os.sep}labels{os.sep}{after}.txt"
+    return label_file if folder and (os.path.isfile(label_file) or not os.path.isfile(f"{stem}.txt")) else f"{stem}.txt"
 
 
 def read_description(root: str) -> YoloDescription | None:
-    """Read what the data.yaml of a folder says; None: there is none.
+    """Read the data.yaml of a folder; None if there is none.
 
     Raises:
         UserError: it cannot be read, or lacks names; or there are several.
     """
-    files = yolo_descriptions(root)
+    files = find_yolo_descriptions(root)
     if len(files) > 1:
-        raise UserError(f"{', '.join(files)} all describe data: keep one in the folder, or call it data.yaml")
+        raise UserError(f"{', '.join(files)} all describe data: keep one of them, or rename one to data.yaml")
     if not files:
         return None
     file = files[0]
@@ -63,53 +65,60 @@ def read_description(root: str) -> YoloDescription | None:
     if isinstance(names, list):
         names = dict(enumerate(names))
     if not isinstance(names, dict) or not names or not all(type(number) is int and number >= 0 for number in names):
-        raise UserError(f"{file} has no names of classes; expected names: [cat, dog], or a line 0: cat for each")
+        raise UserError(f"{file} has no class names; expected names: [cat, dog], or a line 0: cat for each")
     places = {}
     for split in ("train", "val", "test"):
         value = content.get(split)
         if value is not None:
-            places[split] = [_with_slashes(str(one)) for one in (value if isinstance(value, list) else [value])]
+            places[split] = [_with_slashes(str(place)) for place in (value if isinstance(value, list) else [value])]
     base = os.path.join(root, _with_slashes(str(content.get("path") or "")))
-    number_of = content.get("nc")
-    odd = number_of is not None and number_of != len(names)
+    num_classes = content.get("nc")
+    is_different = num_classes is not None and num_classes != len(names)
     notices = (
-        (f"{file}: nc is {number_of}, but {len(names)} classes have names: those with names count",) if odd else ()
+        (f"{file}: nc is {num_classes}, but names has {len(names)} classes: names is used",) if is_different else ()
     )
     return YoloDescription(file, {number: str(names[number]) for number in sorted(names)}, places, base, notices)
 
 
 def _with_slashes(path: str) -> str:
-    """A path that was written on Windows."""
+    """Convert a path that may be written on Windows."""
     return path.replace("\\", "/")
 
 
 def parse_names(root: str) -> dict[int, str]:
+    """Read the class names from classes.txt in a folder of the dataset.
+
+    Raises:
+        UserError: there is no such file.
+    """
     splits = [os.path.join(root, word) for words in SPLIT_WORDS.values() for word in words]
     for folder in (root, os.path.join(root, "labels"), *splits):
         names = read_class_names(folder)
         if names is not None:
             return dict(enumerate(names))
     raise UserError(
-        f"{root} has no names of classes; expected data.yaml with names: [cat, dog], or classes.txt, a name a line"
+        f"{root} has no class names; expected data.yaml with names: [cat, dog], or classes.txt with a name per line"
     )
 
 
-def list_images(root: str, split: str, described: YoloDescription | None) -> list[str]:
-    """The files of a split's images, sorted."""
-    if described is not None and described.places:
-        require_split(split, tuple(described.places), described.file, _remark(split, described.places))
-        found = [image for place in described.places[split] for image in _images_at(root, place, described)]
+def list_images(root: str, split: str, description: YoloDescription | None) -> list[str]:
+    """List the image files of a split, sorted."""
+    if description is not None and description.places:
+        require_split(split, tuple(description.places), description.file, _remark(split, description.places))
+        images = [image for place in description.places[split] for image in _images_at(root, place, description)]
     else:
-        found = [
-            os.path.join(folder, name) for folder in _find_split_folders(root, split) for name in images_below(folder)
+        images = [
+            os.path.join(folder, name)
+            for folder in _find_split_folders(root, split)
+            for name in list_images_below(folder)
         ]
-    if not found:
-        raise UserError(f"{described.file if described else root}: there are no {split} images")
-    return sorted(dict.fromkeys(found))
+    if not images:
+        raise UserError(f"{description.file if description else root}: there are no {split} images")
+    return sorted(dict.fromkeys(images))
 
 
 def find_folder(root: str, split: str) -> str | None:
-    """The folder of a split's images where no data.yaml names it; None: there is none of its own."""
+    """Return the folder of a split's images without a data.yaml; None if the split has no folder."""
     for word in SPLIT_WORDS.get(split, (split,)):
         for parts in (("images", word), (word, "images"), (word,)):
             if os.path.isdir(folder := os.path.join(root, *parts)):
@@ -118,35 +127,35 @@ def find_folder(root: str, split: str) -> str | None:
 
 
 def _find_split_folders(root: str, split: str) -> list[str]:
-    """The folders of a split where no data.yaml names them."""
+    """Return the folders of a split without a data.yaml."""
     images = os.path.join(root, "images")
-    if (own := find_folder(root, split)) is not None:
-        return [own]
+    if (folder := find_folder(root, split)) is not None:
+        return [folder]
     if split == "train" and os.path.isdir(images):
-        return [images]  # one folder, which DATA.VAL_FRACTION may divide
-    if split == "train" and image_names(root):  # with labels beside them, as labelImg writes them
+        return [images]  # one folder, which DATA.VAL_FRACTION may split
+    if split == "train" and list_image_names(root):  # with labels next to them, as labelImg writes them
         return [root]
-    known = [os.path.basename(path) for path in (*folder_paths(images), *folder_paths(root))]
-    known = [name for name in known if name not in ("images", "labels")]
-    has_train = os.path.isdir(images) or bool(image_names(root))
-    require_split(split, known, f"yolo at {root}", _remark(split, [*known, *(["train"] if has_train else [])]))
+    existing = [os.path.basename(path) for path in (*list_folders(images), *list_folders(root))]
+    existing = [name for name in existing if name not in ("images", "labels")]
+    has_train = os.path.isdir(images) or bool(list_image_names(root))
+    require_split(split, existing, f"yolo at {root}", _remark(split, [*existing, *(["train"] if has_train else [])]))
     raise UserError(f"{root} has no folder of {split} images; expected a folder {LAYOUT}")
 
 
-def _remark(split: str, known: Collection[str]) -> str:
-    helps = split == "val" and any(word in known for word in SPLIT_WORDS["train"])
-    return "; DATA.VAL_FRACTION divides the training set" if helps else ""
+def _remark(split: str, existing: Collection[str]) -> str:
+    helps = split == "val" and any(word in existing for word in SPLIT_WORDS["train"])
+    return "; set DATA.VAL_FRACTION to split the training set" if helps else ""
 
 
-def _images_at(root: str, place: str, described: YoloDescription) -> list[str]:
-    """The images of a folder, or of a list, that data.yaml names."""
-    # Published files often say ../train/images and lie beside train.
-    tries = [os.path.join(described.base, place), os.path.join(root, place), os.path.join(root, place.lstrip("./"))]
-    path = next((os.path.normpath(one) for one in tries if os.path.exists(one)), None)
+def _images_at(root: str, place: str, description: YoloDescription) -> list[str]:
+    """List the images of a folder or of a list in data.yaml."""
+    # Published files often contain ../train/images, although they are next to train.
+    tries = [os.path.join(description.base, place), os.path.join(root, place), os.path.join(root, place.lstrip("./"))]
+    path = next((os.path.normpath(candidate) for candidate in tries if os.path.exists(candidate)), None)
     if path is None:
-        raise UserError(f"{described.file} names {place}, which is not there; looked at {os.path.normpath(tries[0])}")
+        raise UserError(f"{description.file} names {place}, which does not exist; tried {os.path.normpath(tries[0])}")
     if os.path.isdir(path):
-        return [os.path.join(path, name) for name in images_below(path)]
+        return [os.path.join(path, name) for name in list_images_below(path)]
     with readable(path):
         lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
     folder = os.path.dirname(path)

@@ -1,4 +1,4 @@
-"""How the attention of every family is computed: as plain products, or fused into one operation of a GPU."""
+"""Attention of all families: plain products, or one fused operation on a GPU."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ _required: list[bool] = []  # one entry for each open ``attention``
 
 
 def head_dim(name: str, dim: int, num_heads: int) -> int:
-    """Channels of one attention head.
+    """Compute the channels of one attention head.
 
     Raises:
         UserError: the heads cannot share the channels; ``name`` says which they are.
@@ -32,7 +32,7 @@ def head_dim(name: str, dim: int, num_heads: int) -> int:
 
 
 class MultiHeadAttention(nn.Layer):
-    """Heads as ``attend`` takes them, for a subclass with the projections.
+    """Base class of attention layers: it has what ``attend`` reads, and a subclass adds the projections.
 
     Args:
         dropout: rate after the last projection.
@@ -50,24 +50,24 @@ class MultiHeadAttention(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     def heads(self, x):
-        """(batch, tokens, n * heads, head_dim) of (batch, tokens, n * heads * head_dim)."""
+        """Split (batch, tokens, n * heads * head_dim) into (batch, tokens, n * heads, head_dim)."""
         return x.reshape([-1, x.shape[1], x.shape[-1] // self.head_dim, self.head_dim])
 
 
 def attend(
     layer: Any, *packed: paddle.Tensor, before: Weights | None = None, after: Weights | None = None
 ) -> paddle.Tensor:
-    """Multi-head attention, ``after(softmax(before(scale * q k^T))) v`` with dropout on the weights.
+    """Compute multi-head attention, ``after(softmax(before(scale * q k^T))) v`` with dropout on the weights.
 
-    It is fused on a GPU in half precision where nothing changes the weights on their way, and then draws other random
-    numbers for its dropout. The plain product is the reference and computes everything else, Swin's learned bias and
-    CaiT's mixed heads among it.
+    On a GPU in half precision it is one fused operation if nothing changes the weights; its dropout then draws other
+    random numbers. The plain product is the reference and computes everything else, such as Swin's learned bias and
+    CaiT's mixed heads.
 
     Args:
         layer: has ``num_heads``, ``head_dim``, ``scale``, the layers ``query_key`` and ``attention_value`` for the
             products, and ``attention_dropout``.
         packed: q, k and v, in one to three tensors (batch, tokens, n * heads, head_dim) with n of them side by side.
-        before, after: what changes the weights before and after the softmax.
+        before, after: functions that change the weights before and after the softmax.
 
     Returns:
         (batch, tokens of q, heads * head_dim).
@@ -87,8 +87,11 @@ def attend(
 
 @contextlib.contextmanager
 def attention(fused: bool) -> Iterator[None]:
-    """Inside the block attention is never fused, or always where nothing changes its weights, whatever the device.
-    Without a GPU, Paddle then computes its own plain product."""
+    """Force plain or fused attention inside the block, on any device.
+
+    Fused attention is used only where nothing changes the attention weights. Without a GPU, Paddle computes it by its
+    own plain product.
+    """
     _required.append(fused)
     try:
         yield
@@ -97,16 +100,18 @@ def attention(fused: bool) -> Iterator[None]:
 
 
 def _compute_fused(layer: Any, q: paddle.Tensor, k: paddle.Tensor, v: paddle.Tensor) -> paddle.Tensor:
-    """The attention of q, k and v, each (batch, tokens, heads, head_dim). The operation's scale is ours,
-    ``head_dim ** -0.5``."""
+    """Compute the attention of q, k and v, each (batch, tokens, heads, head_dim), in one operation.
+
+    The operation's scale is ours, ``head_dim ** -0.5``.
+    """
     dropout = layer.attention_dropout.p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
     return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
 
 
 def _unpack(packed: Any, axis: int, heads: int) -> list[paddle.Tensor]:
-    """q, k and v of tensors that hold n of them side by side on ``axis``."""
+    """Split tensors that hold n of q, k and v side by side on ``axis``."""
     counts = [part.shape[axis] // heads for part in packed]
-    return [one for part, n in zip(packed, counts) for one in (part.split(n, axis=axis) if n > 1 else [part])]
+    return [tensor for part, n in zip(packed, counts) for tensor in (part.split(n, axis=axis) if n > 1 else [part])]
 
 
 @paddle.jit.not_to_static
@@ -124,5 +129,5 @@ def _is_fused(layer: Any, q: Any) -> bool:
 
 
 def _is_watched(layer: nn.Layer) -> bool:
-    """Whether a hook wants to see the layer at work, to count its multiplications."""
+    """Return whether a hook counts the layer's multiplications."""
     return bool(layer._forward_pre_hooks or layer._forward_post_hooks)

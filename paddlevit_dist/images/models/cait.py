@@ -29,12 +29,13 @@ class TalkingHeadsAttention(MultiHeadAttention):
         self.mix_heads = MatrixProduct(transpose_x=True)
 
     def forward(self, x):
+        """Attend among tokens (batch, tokens, dim)."""
         qkv = self.heads(self.qkv(x))
         mixed = [functools.partial(self._mix, layer=layer) for layer in (self.proj_l, self.proj_w)]
         return self.dropout(self.proj(attend(self, qkv, before=mixed[0], after=mixed[1])))  # (batch, tokens, dim)
 
     def _mix(self, attention, layer: nn.Linear):
-        """``layer`` over the heads, without moving them to the last axis: (batch, heads, tokens, tokens)."""
+        """Apply ``layer`` over the heads of (batch, heads, tokens, tokens), without moving them to the last axis."""
         tokens = attention.shape[-1]
         flat = attention.reshape([-1, self.num_heads, tokens * tokens])
         flat = self.mix_heads(layer.weight.astype(flat.dtype), flat) + layer.bias.astype(flat.dtype).unsqueeze(-1)
@@ -52,6 +53,7 @@ class ClassAttention(MultiHeadAttention):
         self.proj = linear(dim, dim)
 
     def forward(self, x):
+        """Return the attention's output for the class token, (batch, 1, dim)."""
         q, k, v = self.heads(self.q(x[:, :1])), self.heads(self.k(x)), self.heads(self.v(x))
         return self.dropout(self.proj(attend(self, q, k, v)))  # (batch, 1, dim)
 
@@ -73,6 +75,7 @@ class CaiTBlock(nn.Layer):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x):
+        """Map tokens (batch, tokens, dim) to the same shape."""
         x = x + self.drop_path(self.gamma_1 * self.attn(self.norm1(x)))
         return x + self.drop_path(self.gamma_2 * self.mlp(self.norm2(x)))  # (batch, tokens, dim)
 
@@ -81,19 +84,20 @@ class ClassBlock(CaiTBlock):
     """A block that changes only the class token."""
 
     def forward(self, x, token):
-        everything = self.norm1(paddle.concat([token, x], axis=1))  # (batch, 1 + patches, dim)
-        token = token + self.drop_path(self.gamma_1 * self.attn(everything))
+        """Return the new class token, (batch, 1, dim), from patches (batch, patches, dim) and the old one."""
+        tokens = self.norm1(paddle.concat([token, x], axis=1))  # (batch, 1 + patches, dim)
+        token = token + self.drop_path(self.gamma_1 * self.attn(tokens))
         return token + self.drop_path(self.gamma_2 * self.mlp(self.norm2(token)))  # (batch, 1, dim)
 
 
 class CaiT(Classifier):
     """CaiT classifier.
 
-    Args, besides those of ``Classifier``:
+    Args, in addition to the arguments of ``Classifier``:
         embed_dim, num_heads: dimensions of all blocks.
         depth: blocks of the patches; ``class_depth`` blocks of the class token follow.
         init_values: initial scale of the residual branches.
-        drop_path: the same in all blocks of the patches and 0 in those of the class token.
+        drop_path: one rate for all blocks of the patches; blocks of the class token have 0.
     """
 
     variants = CAIT
@@ -139,7 +143,7 @@ class CaiT(Classifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The normalized class token (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        """Compute the normalized class token (batch, embed_dim) of images (batch, channels, height, width)."""
         x = self.pos_drop(self.patch_embed(x) + self.pos_embed)  # (batch, patches, embed_dim)
         for block in self.blocks:
             x = block(x)
@@ -149,22 +153,25 @@ class CaiT(Classifier):
         return self.norm(token[:, 0])
 
     def no_weight_decay(self) -> tuple[str, ...]:
-        """Parameters with several axes that are not decayed, as in the authors' code."""
+        """Return the names of parameters with several axes that are not decayed, as in the authors' code."""
         return ("pos_embed", "cls_token")
 
     def layer_groups(self) -> list[list[str]]:
-        """As in the base class, but the last blocks of the patches share their places with those of the class token, as
-        in timm: the very last of both are one step from the head."""
+        """Group the names of parameters from the input to the head, as timm does.
+
+        The last blocks of the patches share groups with the blocks of the class token: the last block of each is one
+        step from the head.
+        """
         groups, last = super().layer_groups(), len(self.blocks)
-        of_token = [name for name in groups[last] if name.startswith("blocks_token_only.")]
-        groups[last] = [name for name in groups[last] if name not in of_token]
-        for name in of_token:
+        token_names = [name for name in groups[last] if name.startswith("blocks_token_only.")]
+        groups[last] = [name for name in groups[last] if name not in token_names]
+        for name in token_names:
             number = int(name.split(".")[1])
             groups[max(last + 1 - len(self.blocks_token_only) + number, 0)].append(name)
         return groups
 
     def resize_parameter(self, name: str, value):
-        """The position embedding, which has no part for the class token, is resampled to this grid."""
+        """Resample the position embedding, which has no part for the class token, to this model's grid."""
         if name != "pos_embed":
             return None
         return resize_position_embedding(value, self.patch_embed.grid, num_prefix_tokens=0)

@@ -10,17 +10,17 @@ from .layers import linear
 
 
 class Classifier(Model):
-    """``head`` on ``forward_features``, which are (batch, embed_dim).
+    """Base class of classifiers: ``head`` on ``forward_features``, which are (batch, embed_dim).
 
-    A subclass sets ``embed_dim`` and calls ``reset_classifier`` where its last layers are to be made.
+    A subclass sets ``embed_dim`` and calls ``reset_classifier`` to make its last layers.
 
     Args, of every family that has them:
         num_classes: outputs; 0 for the features alone.
-        image_size: pixels, one number or (height, width), each a multiple of ``patch_size`` where patches touch. Where
-            no weight depends on it, other sizes can be given to a built model.
+        image_size: pixels, one number or (height, width), each a multiple of ``patch_size`` where patches touch. A
+            built model takes other sizes too if no weight depends on the size.
         patch_size: side of a patch in pixels, and the stride of patches.
         qkv_bias: whether queries, keys and values have a bias.
-        mlp_ratio: hidden width of an MLP to that of a token.
+        mlp_ratio: hidden width of an MLP divided by the width of a token.
         in_channels: channels of the images.
         dropout: rate after the embedding, the attention's output and both layers of each MLP; in families of
             convolutions before the classifier.
@@ -33,10 +33,11 @@ class Classifier(Model):
     embed_dim: int
 
     def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
+        """Compute logits (batch, num_classes), or features (batch, embed_dim) if the model has no classes."""
         return self.head(self.forward_features(x))
 
     def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layers with newly initialized ones for ``num_classes``, or with nothing for 0."""
         self.num_classes = num_classes
         for name in self.classifier_layers:
             owner, _, own_name = name.rpartition(".")
@@ -44,20 +45,25 @@ class Classifier(Model):
             setattr(getattr(self, owner) if owner else self, own_name, layer)
 
     def new_classifier(self, num_classes: int) -> nn.Layer:
-        """A last layer whose weights are small but not zero: with zeros no gradient would reach what is before it in
-        the first step."""
+        """Make a last layer with small weights.
+
+        They are not zero: with zeros no gradient would reach the layers before it in the first step.
+        """
         return linear(self.embed_dim, num_classes)
 
 
 class PyramidClassifier(Classifier):
-    """Stages that each have ``blocks`` and map (batch, height, width, channels) to fewer positions."""
+    """Base class of classifiers with stages that map (batch, height, width, channels) to fewer positions.
+
+    Each stage has ``blocks``.
+    """
 
     def parts(self) -> tuple[Sequence[nn.Layer], Sequence[nn.Layer]]:
-        """The layers before the stages, and the stages."""
+        """Return the layers before the stages, and the stages."""
         raise NotImplementedError
 
     def outputs(self, x) -> list[paddle.Tensor]:
-        """(batch, height, width, channels) after each stage, of images (batch, in_channels, height, width)."""
+        """Return (batch, height, width, channels) after each stage, for images (batch, channels, height, width)."""
         before, stages = self.parts()
         for layer in before:
             x = layer(x)
@@ -68,8 +74,9 @@ class PyramidClassifier(Classifier):
         return outputs
 
     def features(self, x, sizes=None) -> list[paddle.Tensor]:
-        """The output of each stage."""
+        """Return the output of each stage, (batch, channels, height, width)."""
         return [output.transpose([0, 3, 1, 2]) for output in self.outputs(x)]
 
     def recomputed_layers(self) -> list[nn.Layer]:
+        """Return the blocks, which hold most of the memory of a backward pass."""
         return [block for stage in self.parts()[1] for block in stage.blocks]

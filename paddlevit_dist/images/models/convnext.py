@@ -40,6 +40,7 @@ class ConvNeXtBlock(nn.Layer):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x):
+        """Map (batch, height, width, dim) to the same shape."""
         branch = self.mlp(self.norm(self.conv_dw(x)))
         return x + self.drop_path(self.gamma * branch)  # (batch, height, width, dim)
 
@@ -58,6 +59,7 @@ class ConvNeXtStage(nn.Layer):
         self.blocks = nn.LayerList([ConvNeXtBlock(dim, init_values, rate) for rate in drop_path])
 
     def forward(self, x):
+        """Map positions (batch, rows, columns, channels) to (batch, height, width, dim)."""
         x = self.downsample(x)
         for block in self.blocks:
             x = block(x)
@@ -67,7 +69,7 @@ class ConvNeXtStage(nn.Layer):
 class ConvNeXt(PyramidClassifier):
     """ConvNeXt classifier.
 
-    Args, besides those of ``Classifier``:
+    Args, in addition to the arguments of ``Classifier``:
         depths, dims: blocks and channels of each stage.
         init_values: initial scale of the residual branches.
     """
@@ -111,10 +113,11 @@ class ConvNeXt(PyramidClassifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The normalized mean (batch, embed_dim) over the positions of images (batch, in_channels, height, width)."""
+        """Compute the normalized mean (batch, embed_dim) over the positions of images (N, channels, height, width)."""
         return self.head["norm"](self.outputs(x)[-1].mean(axis=[1, 2]))
 
     def parts(self):
+        """Return the stem, and the stages."""
         return (self.stem,), self.stages
 
     def forward(self, x):

@@ -19,7 +19,7 @@ class LayerCost:
     Attributes:
         name: by the model's structure, such as "blocks.0.attn.qkv".
         kind: its class.
-        parameters: number of its own parameters, without those of sublayers.
+        parameters: number of the layer's parameters, without its sublayers.
         multiply_accumulates: for one image.
         output_shape: of one image, None for a layer that is not called as such.
     """
@@ -51,7 +51,7 @@ class ModelCost:
 def count_parameters(model: nn.Layer) -> int:
     """Numbers in the model's parameters; works for one that was built under ``paddle.LazyGuard`` too.
 
-    What does not learn is left out: Paddle calls the running statistics of batch norms parameters as well.
+    Only trainable parameters are counted: Paddle calls the running statistics of batch norms parameters as well.
     """
     return _count_numbers(model.parameters())
 
@@ -61,7 +61,7 @@ def _count_numbers(parameters: Iterable[Any]) -> int:
 
 
 def list_layers(model: nn.Layer) -> list[LayerCost]:
-    """The layers with their parameters; nothing is computed."""
+    """List the layers with their parameters; nothing is computed."""
     return [
         LayerCost(name, type(layer).__name__, _count_numbers(p for p in layer._parameters.values() if p is not None))
         for name, layer in model.named_sublayers(include_self=True)

@@ -21,7 +21,7 @@ class DistilledDeiT(DeiT):
     Evaluation averages the two classifiers' logits. In training it does so too, unless it learns from a teacher: then
     ``distilled_training`` is set and ``forward`` returns both, for the labels and for the teacher (section 4,
     "fine-tuning with distillation").
-    The arguments are those of ``VisionTransformer``.
+    It takes the arguments of ``VisionTransformer``.
     """
 
     variants = DISTILLED_DEIT
@@ -30,14 +30,16 @@ class DistilledDeiT(DeiT):
     distilled_training = False
 
     def create_tokens(self) -> None:
+        """Create the class token and the distillation token."""
         super().create_tokens()
         self.dist_token = self.create_parameter([1, 1, self.embed_dim], default_initializer=TruncatedNormal())
 
     def prefix_tokens(self):
+        """Return the class token and the distillation token."""
         return [self.cls_token, self.dist_token]
 
     def forward_features(self, x):
-        """The normalized class and distillation token, averaged: (batch, embed_dim)."""
+        """Compute the mean (batch, embed_dim) of the normalized class and distillation tokens."""
         return self._both_tokens(x).mean(axis=1)
 
     def forward(self, x):
@@ -52,7 +54,9 @@ class DistilledDeiT(DeiT):
         return self.norm(self.first_tokens(x))
 
     def learn_from_teacher(self) -> None:
+        """Return the logits of both heads in training mode, for a loss on a teacher's labels."""
         self.distilled_training = True
 
     def no_weight_decay(self) -> tuple[str, ...]:
+        """Return the names of the parameters that are not decayed, with the distillation token."""
         return (*super().no_weight_decay(), "dist_token")

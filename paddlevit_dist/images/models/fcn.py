@@ -22,9 +22,9 @@ _DILATED_STAGES = 2
 
 
 class FCN(Segmenter):
-    """FCN on a ResNet; its logits have an eighth of the image's sides. Dropout is of single values.
+    """FCN on a ResNet; its logits have an eighth of the image's sides.
 
-    The arguments are those of ``Segmenter``.
+    It takes the arguments of ``Segmenter``; dropout is of single values.
     """
 
     variants = VARIANTS
@@ -48,16 +48,17 @@ class FCN(Segmenter):
         self.aux_classifier = _head(third, num_classes, dropout)
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
+        """Compute logits (batch, classes, rows, columns), in training also the auxiliary head's."""
         *_, third, last = self.backbone.features(images)
         logits = self.classifier(last)
         return (logits, self.aux_classifier(third)) if self.training else logits
 
 
 class LinearSegmenter(Segmenter):
-    """A batch norm and a convolution of 1 x 1 on a Vision Transformer's last map, which has its last norm; the backbone
-    is frozen by TRAIN.FREEZE (``backbone.*``). Logits have the resolution of the patches.
+    """A batch norm and a convolution of 1 x 1 on the last, normalized map of a Vision Transformer.
 
-    The arguments are those of ``Segmenter``; ``backbone`` is a Vision Transformer.
+    TRAIN.FREEZE (``backbone.*``) freezes the backbone. Logits have the resolution of the patches. It takes the
+    arguments of ``Segmenter``; ``backbone`` is a Vision Transformer.
     """
 
     variants = LINEAR
@@ -80,6 +81,7 @@ class LinearSegmenter(Segmenter):
         self.head = pixel_classifier(channels, num_classes)
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        """Compute logits (batch, classes, rows, columns), one position for each patch."""
         return self.head(self.dropout(self.norm(self.backbone.features(images)[-1])))
 
 

@@ -76,14 +76,17 @@ def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
         result["pos_embed"] = positions[:, 1:]
     joined = join_projections(result, ("query", "key", "value"), "qkv")
     biases = {"query": "q_bias", "value": "v_bias"}  # of those whose keys have none
-    return {re.sub(r"(query|value)\.bias$", lambda found: biases[found[1]], name): joined[name] for name in joined}
+    return {re.sub(r"(query|value)\.bias$", lambda renamed: biases[renamed[1]], name): joined[name] for name in joined}
 
 
 def _without_zero_biases(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Published DINOv3 have biases of queries and values that are all zero, and timm's plain ones none."""
-    found = _from_huggingface(state)
-    biases = [name for name in found if name.endswith((".q_bias", ".v_bias"))]
-    return {name: found[name] for name in found if name not in biases or np.any(found[name])}
+    """Remove the biases of queries and values.
+
+    Published DINOv3 weights hold them as zeros, and timm's plain models lack them.
+    """
+    renamed = _from_huggingface(state)
+    biases = [name for name in renamed if name.endswith((".q_bias", ".v_bias"))]
+    return {name: renamed[name] for name in renamed if name not in biases or np.any(renamed[name])}
 
 
 FOUNDATION: dict[str, KeyMap] = {

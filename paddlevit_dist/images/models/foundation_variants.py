@@ -1,5 +1,6 @@
-"""Vision Transformers that were trained on hundreds of millions of images, under timm's names: DINOv2 and DINOv3,
-SigLIP, CLIP, EVA-02, and timm's own with registers.
+"""Vision Transformers that were trained on hundreds of millions of images, under timm's names.
+
+They are DINOv2 and DINOv3, SigLIP, CLIP, EVA-02, and timm's own with registers.
 
 Sources: Oquab et al., DINOv2, arXiv 2304.07193, table 18; Darcet et al., Vision Transformers Need Registers, arXiv
 2309.16588; Siméoni et al., DINOv3, arXiv 2508.10104, table 2; Zhai et al., SigLIP, arXiv 2303.15343; Tschannen et al.,
@@ -44,34 +45,34 @@ def _build_rows(size: str | _VariantSize, side: int, patch: int, **options: Any)
 
 
 def _dinov2() -> Variants:
-    found = {}
+    variants = {}
     for size in ("small", "base", "large", "giant"):
-        own: dict[str, Any] = {"init_values": 1e-5}
+        options: dict[str, Any] = {"init_values": 1e-5}
         dimensions: str | _VariantSize = size
         if size == "giant":
-            dimensions, own = _VariantSize(1536, 40, 24, 2.66667), {**own, "gate": "packed"}
-        found[f"vit_{size}_patch14_dinov2"] = _build_rows(dimensions, 518, 14, **own)
-        found[f"vit_{size}_patch14_reg4_dinov2"] = _build_rows(
-            dimensions, 518, 14, registers=4, positions="patches", **own
+            dimensions, options = _VariantSize(1536, 40, 24, 2.66667), {**options, "gate": "packed"}
+        variants[f"vit_{size}_patch14_dinov2"] = _build_rows(dimensions, 518, 14, **options)
+        variants[f"vit_{size}_patch14_reg4_dinov2"] = _build_rows(
+            dimensions, 518, 14, registers=4, positions="patches", **options
         )
-    return found
+    return variants
 
 
 def _dinov3() -> Variants:
     base = {"registers": 4, "positions": None, "rotary": "axial", "init_values": 1e-5, "norm_epsilon": 1e-5}
     base = {**base, "pool": "average"}
     gated = {**base, "gate": "separate", "mlp_multiple": 8}
-    found = {}
+    variants = {}
     for bias, ending in ((False, ""), ("queries and values", "_qkvb")):
         for size in ("small", "base", "large"):
-            found[f"vit_{size}_patch16_dinov3{ending}"] = _build_rows(size, 256, 16, qkv_bias=bias, **base)
+            variants[f"vit_{size}_patch16_dinov3{ending}"] = _build_rows(size, 256, 16, qkv_bias=bias, **base)
         for name, dimensions in (("small_plus", _SIZES["small"]), ("huge_plus", _VariantSize(1280, 32, 20))):
-            found[f"vit_{name}_patch16_dinov3{ending}"] = _build_rows(dimensions, 256, 16, qkv_bias=bias, **gated)
-    found["vit_tiny_patch16_dinov3_qkvb"] = _build_rows("tiny", 256, 16, qkv_bias="queries and values", **base)
-    found["vit_7b_patch16_dinov3"] = _build_rows(
+            variants[f"vit_{name}_patch16_dinov3{ending}"] = _build_rows(dimensions, 256, 16, qkv_bias=bias, **gated)
+    variants["vit_tiny_patch16_dinov3_qkvb"] = _build_rows("tiny", 256, 16, qkv_bias="queries and values", **base)
+    variants["vit_7b_patch16_dinov3"] = _build_rows(
         _VariantSize(4096, 40, 32, 2.0), 256, 16, qkv_bias=False, **{**gated, "mlp_multiple": 64}
     )
-    return found
+    return variants
 
 
 _SIGLIP_SIZES = {
@@ -86,17 +87,17 @@ _GAP_ALONE = {("so400m", 14): (448, 896)}
 
 
 def _siglip() -> Variants:
-    found = {}
+    variants = {}
     for (size, patch), sides in _SIGLIP_SIZES.items():
         for side in (*sides, *_GAP_ALONE.get((size, patch), ())):
             # As timm has it; the authors' code computes the tanh form in all.
             exact = (size, patch) in (("base", 16), ("so400m", 14)) or (size == "large" and side < 512)
-            own = {"class_token": False, "activation": "gelu" if exact else "gelu_tanh"}
+            options = {"class_token": False, "activation": "gelu" if exact else "gelu_tanh"}
             name = f"vit_{size}_patch{patch}_siglip"
-            found[f"{name}_gap_{side}"] = _build_rows(size, side, patch, pool="average", **own)
+            variants[f"{name}_gap_{side}"] = _build_rows(size, side, patch, pool="average", **options)
             if side in sides:
-                found[f"{name}_{side}"] = _build_rows(size, side, patch, pool="attention", **own)
-    return found
+                variants[f"{name}_{side}"] = _build_rows(size, side, patch, pool="attention", **options)
+    return variants
 
 
 _CLIP_SIZES = {
@@ -112,55 +113,57 @@ _CLIP_SIZES = {
     ("giant", 14): (_VariantSize(1408, 40, 16, 48 / 11), (224,)),
     ("gigantic", 14): (_VariantSize(1664, 48, 16, 64 / 13), (224, 378)),
 }
-# OpenAI's weights, and those that were trained as they were.
+# OpenAI's weights, and weights trained in the same way.
 _QUICK = {("base", 16): (224,), ("base", 32): (224,), ("large", 14): (224, 336), ("huge", 14): (224, 378)}
 _QUICK[("gigantic", 14)] = (224,)
 
 
 def _clip() -> Variants:
-    found, own = {}, {"pre_norm": True, "norm_epsilon": 1e-5, "patch_bias": False}
+    variants, options = {}, {"pre_norm": True, "norm_epsilon": 1e-5, "patch_bias": False}
     for (size, patch), (dimensions, sides) in _CLIP_SIZES.items():
         plus = "_plus" if size == "base_plus" else ""
         for side in sides:
             name = f"vit_{size.removesuffix('_plus')}_patch{patch}{plus}_clip"
-            found[f"{name}_{side}"] = _build_rows(dimensions, side, patch, **own)
+            variants[f"{name}_{side}"] = _build_rows(dimensions, side, patch, **options)
             if side in _QUICK.get((size, patch), ()):
-                found[f"{name}_quickgelu_{side}"] = _build_rows(dimensions, side, patch, activation="quick_gelu", **own)
-    return found
+                variants[f"{name}_quickgelu_{side}"] = _build_rows(
+                    dimensions, side, patch, activation="quick_gelu", **options
+                )
+    return variants
 
 
 def _eva02() -> Variants:
-    found = {}
-    own = {"rotary": "grid", "qkv_bias": "queries and values"}
-    separate = {**own, "gate": "separate", "mlp_norm": True, "separate_qkv": True}
+    variants = {}
+    options = {"rotary": "grid", "qkv_bias": "queries and values"}
+    separate = {**options, "gate": "separate", "mlp_norm": True, "separate_qkv": True}
     pooled = {"pool": "average", "pool_norm": True}
     for size, sides in {"tiny": (224, 336), "small": (224, 336), "base": (224, 448), "large": (224, 448)}.items():
-        options = {**own, "gate": "packed"} if size in ("tiny", "small") else separate
+        options = {**options, "gate": "packed"} if size in ("tiny", "small") else separate
         dimensions = _SIZES[size]._replace(mlp_ratio=8 / 3)
         for side in sides:
-            found[f"eva02_{size}_patch14_{side}"] = _build_rows(dimensions, side, 14, **options, **pooled)
+            variants[f"eva02_{size}_patch14_{side}"] = _build_rows(dimensions, side, 14, **options, **pooled)
     for size, patch, side in (("base", 16, 224), ("large", 14, 224), ("large", 14, 336)):
         dimensions = _SIZES[size]._replace(mlp_ratio=8 / 3)
-        found[f"eva02_{size}_patch{patch}_clip_{side}"] = _build_rows(
+        variants[f"eva02_{size}_patch{patch}_clip_{side}"] = _build_rows(
             dimensions, side, patch, attention_norm=True, **separate
         )
-    return found
+    return variants
 
 
 def _with_registers() -> Variants:
-    """timm's own, without a class token."""
-    found = {}
-    own = {"class_token": False, "registers": 4, "positions": "patches", "pool": "average", "pool_norm": True}
+    """List timm's models with registers and without a class token."""
+    variants = {}
+    options = {"class_token": False, "registers": 4, "positions": "patches", "pool": "average", "pool_norm": True}
     for size, sides in {"little": (256,), "medium": (256,), "mediumd": (256, 384), "betwixt": (256, 384)}.items():
         for side in sides:
-            found[f"vit_{size}_patch16_reg4_gap_{side}"] = _build_rows(size, side, 16, init_values=1e-5, **own)
-    found["vit_base_patch16_reg4_gap_256"] = _build_rows("base", 256, 16, **own)
+            variants[f"vit_{size}_patch16_reg4_gap_{side}"] = _build_rows(size, side, 16, init_values=1e-5, **options)
+    variants["vit_base_patch16_reg4_gap_256"] = _build_rows("base", 256, 16, **options)
     for side in (256, 384):  # positions of registers too, and the norm before the mean
-        options = {**own, "positions": "all", "pool_norm": False}
-        found[f"vit_so150m_patch16_reg4_gap_{side}"] = _build_rows(
+        options = {**options, "positions": "all", "pool_norm": False}
+        variants[f"vit_so150m_patch16_reg4_gap_{side}"] = _build_rows(
             _VariantSize(896, 18, 14, 2.572), side, 16, **options
         )
-    return found
+    return variants
 
 
 # By the input that their weights expect.

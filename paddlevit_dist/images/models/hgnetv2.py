@@ -31,6 +31,7 @@ class AffineScale(nn.Layer):
         self.bias = self.create_parameter([1], is_bias=True)
 
     def forward(self, x):
+        """Scale and shift a tensor of any shape."""
         return self.scale * x + self.bias
 
 
@@ -63,13 +64,14 @@ class ConvNormReLU(nn.Layer):
         self.lab = AffineScale() if active and style.scales else None
 
     def forward(self, x):
+        """Map (batch, channels, height, width) to the convolution's channels and size."""
         x = self.bn(self.conv(x))
         x = F.relu(x) if self.active else x
         return x if self.lab is None else self.lab(x)
 
 
 class LightConvNorm(nn.Layer):
-    """A point-wise convolution, and one of each channel of its own."""
+    """A point-wise convolution, followed by a depth-wise one."""
 
     def __init__(self, style: LayerStyle, inputs: int, outputs: int, kernel_size: int):
         super().__init__()
@@ -77,6 +79,7 @@ class LightConvNorm(nn.Layer):
         self.conv2 = ConvNormReLU(style, outputs, outputs, kernel_size, groups=outputs)
 
     def forward(self, x):
+        """Map (batch, channels, height, width) to other channels."""
         return self.conv2(self.conv1(x))
 
 
@@ -92,6 +95,7 @@ class HGStem(nn.Layer):
         self.stem4 = ConvNormReLU(style, middle, outputs, 1)
 
     def forward(self, x):
+        """Map images (batch, channels, height, width) to a quarter of the resolution."""
         x = _widen(self.stem1(x))
         branch = self.stem2b(_widen(self.stem2a(x)))
         return self.stem4(self.stem3(paddle.concat([F.max_pool2d(x, 2, 1), branch], axis=1)))
@@ -132,11 +136,12 @@ class HGBlock(nn.Layer):
         self.residual = residual
 
     def forward(self, x):
+        """Map (batch, channels, height, width) to other channels."""
         parts = [x]
         for layer in self.layers:
             parts.append(layer(parts[-1]))
-        found = self.aggregation(paddle.concat(parts, axis=1))
-        return found + x if self.residual else found
+        squeezed = self.aggregation(paddle.concat(parts, axis=1))
+        return squeezed + x if self.residual else squeezed
 
 
 class HGStage(nn.Layer):
@@ -160,13 +165,14 @@ class HGStage(nn.Layer):
         )
 
     def forward(self, x):
+        """Map (batch, channels, height, width) to the stage's channels and resolution."""
         return self.blocks(self.downsample(x))
 
 
 class HGNetV2(Classifier):
     """PP-HGNetV2 classifier, and the backbone of detectors.
 
-    Args, besides those of ``Classifier``:
+    Args, in addition to the arguments of ``Classifier``:
         stem_dims: channels within the stem, and of what leaves it.
         depths, dims, middle_dims: blocks of each stage, channels that leave it, and of its convolutions.
         kernel_sizes, light: of these, see ``HGBlock``; layers: of each block, one number or one for each stage.
@@ -201,7 +207,7 @@ class HGNetV2(Classifier):
         super().__init__()
         numbers = (layers,) * len(depths) if isinstance(layers, int) else tuple(layers)
         each = depths, dims, middle_dims, kernel_sizes, light, numbers
-        if len({len(one) for one in each}) > 1:
+        if len({len(values) for values in each}) > 1:
             raise UserError(
                 f"HGNetV2: depths {tuple(depths)}, dims {tuple(dims)} and the others have one entry for each stage: "
                 "change them"
@@ -226,7 +232,7 @@ class HGNetV2(Classifier):
                 parameter.stop_gradient = True
 
     def features(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
-        """The output of each stage, of images (batch, in_channels, height, width)."""
+        """Return the output of each stage, for images (batch, in_channels, height, width)."""
         x, maps = self.stem(x), []
         for stage in self.stages:
             x = stage(x)
@@ -244,6 +250,7 @@ class HGNetV2(Classifier):
         return x if self.num_classes == 0 else self.head.fc(self.head.dropout(x))
 
     def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer with a newly initialized one for ``num_classes``, or with nothing for 0."""
         self.num_classes = num_classes
         self.embed_dim = _HEAD if num_classes else self._width
         if not num_classes:
@@ -257,5 +264,5 @@ class HGNetV2(Classifier):
         self.head.fc = self.new_classifier(num_classes)
 
     def recomputed_layers(self) -> list[nn.Layer]:
-        """The blocks, if all batch norms are fixed; one that learns would count each batch twice."""
+        """Return the blocks if all batch norms are fixed; a batch norm that learns would count each batch twice."""
         return super().recomputed_layers() if self.frozen_batch_norm else []

@@ -27,15 +27,15 @@ def rename(state: Mapping[str, Any], rules: Sequence[Rule]) -> dict[str, Any]:
 
 
 def without(state: Mapping[str, Any], endings: tuple[str, ...]) -> dict[str, Any]:
-    """The state without entries that can be computed, such as indices that others store as buffers."""
+    """Return the state without entries that can be computed, such as indices that others store as buffers."""
     return {name: value for name, value in state.items() if not name.endswith(endings)}
 
 
 def join_projections(state: Mapping[str, Any], parts: tuple[str, ...], whole: str) -> dict[str, Any]:
-    """The state with separate projections merged into one.
+    """Return the state with separate projections merged into one.
 
     ``x.query.weight``, ``x.key.weight`` and ``x.value.weight`` become ``x.qkv.weight``, one below the other along the
-    outputs, the first axis of an (out, in) weight and of a bias. Parts that are incomplete or do not fit stay apart.
+    outputs, the first axis of an (out, in) weight and of a bias. Parts that are incomplete or do not fit stay separate.
 
     Args:
         parts: layers' names in their order, such as ("query", "key", "value").
@@ -44,9 +44,9 @@ def join_projections(state: Mapping[str, Any], parts: tuple[str, ...], whole: st
     result = dict(state)
     first = f".{parts[0]}."
     for name in state:
-        before, found, after = name.rpartition(first)
+        before, separator, after = name.rpartition(first)
         names = [f"{before}.{part}.{after}" for part in parts]
-        if not found or not all(part in state for part in names):
+        if not separator or not all(part in state for part in names):
             continue
         arrays = [state[part] for part in names]
         if all(array.ndim > 0 and array.shape[1:] == arrays[0].shape[1:] for array in arrays):
@@ -57,16 +57,19 @@ def join_projections(state: Mapping[str, Any], parts: tuple[str, ...], whole: st
 
 
 def split_projections(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state with ``x.in_proj_weight`` and ``_bias`` as those of ``x.q_proj``, ``x.k_proj`` and ``x.v_proj``: thirds
-    of the outputs, which are the longer axis of a weight, of PyTorch's and of Paddle's. What has no thirds stays."""
+    """Split each ``x.in_proj_weight`` and ``_bias`` into ``x.q_proj``, ``x.k_proj`` and ``x.v_proj``.
+
+    The parts are thirds of the outputs, which are the longer axis of a weight, of PyTorch's and of Paddle's. Tensors
+    that have no thirds stay.
+    """
     result = {}
     for name, value in state.items():
-        found = re.fullmatch(r"(.*)\.in_proj_(weight|bias)", name)
-        if not found or value.ndim == 0 or max(value.shape) % 3:
+        match = re.fullmatch(r"(.*)\.in_proj_(weight|bias)", name)
+        if not match or value.ndim == 0 or max(value.shape) % 3:
             result[name] = value
             continue
         thirds = np.split(value, 3, axis=int(np.argmax(value.shape)))
-        result.update({f"{found[1]}.{part}_proj.{found[2]}": third for part, third in zip("qkv", thirds)})
+        result.update({f"{match[1]}.{part}_proj.{match[2]}": third for part, third in zip("qkv", thirds)})
     return result
 
 
@@ -88,8 +91,8 @@ def jax_layout(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rename(name: str, rules: Sequence[Rule]) -> str:
     for pattern, replacement in rules:
-        changed, found = re.subn(pattern, replacement, name)
-        if found:
+        changed, count = re.subn(pattern, replacement, name)
+        if count:
             return changed
     return name
 

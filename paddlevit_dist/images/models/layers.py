@@ -15,6 +15,7 @@ class Linear(nn.Linear):
     """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
 
     def forward(self, x):
+        """Map (..., in) to (..., out)."""
         return autocast.linear(x, self.weight, self.bias)
 
 
@@ -22,6 +23,7 @@ class Conv2D(nn.Conv2D):
     """A convolution padded with zeros, in the precision of its products."""
 
     def forward(self, x):
+        """Convolve (batch, channels, height, width)."""
         return nn.functional.conv2d(
             x, self.weight, like_products(self.bias), self._stride, self._padding, self._dilation, self._groups
         )
@@ -31,6 +33,7 @@ class Conv2DTranspose(nn.Conv2DTranspose):
     """A transposed convolution, in the precision of its products."""
 
     def forward(self, x):
+        """Convolve (batch, channels, height, width), transposed."""
         return nn.functional.conv2d_transpose(
             x, self.weight, like_products(self.bias), self._stride, self._padding, self.output_padding
         )
@@ -58,6 +61,7 @@ class ChannelsLastConv(Conv2D):
         self.is_channels_last = is_channels_last
 
     def forward(self, x):
+        """Convolve to (batch, rows, columns, out_channels)."""
         x = x.transpose([0, 3, 1, 2]) if self.is_channels_last else x
         # Not super().forward(): Paddle 2.6 cannot export it.
         return Conv2D.forward(self, x).transpose([0, 2, 3, 1])
@@ -78,6 +82,7 @@ class LayerNorm(nn.LayerNorm):
     """Paddle's layer norm, with the right gradient where weight and bias are frozen."""
 
     def forward(self, x):
+        """Normalize the last axis."""
         if _is_scaled_apart(self, x):
             return self.bias + self.weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
         return nn.LayerNorm.forward(self, x)
@@ -89,8 +94,10 @@ class GELU(nn.GELU):
 
 @paddle.jit.not_to_static
 def _is_scaled_apart(norm: nn.LayerNorm, x: Any) -> bool:
-    """Whether Paddle's layer norm would give ``x`` a gradient as if all weights were 1: on a CPU (2.6 and 3.3) it does
-    where the weight itself asks for none."""
+    """Return whether Paddle's layer norm would give ``x`` a gradient as if all weights were 1.
+
+    On a CPU (2.6 and 3.3) it does if the weight itself needs no gradient.
+    """
     if not paddle.in_dynamic_mode() or x.stop_gradient or not x.place.is_cpu_place():
         return False
     return norm.weight is not None and norm.weight.stop_gradient and norm.bias is not None
@@ -107,7 +114,7 @@ def as_pair(size: int | tuple[int, int]) -> tuple[int, int]:
 class TruncatedNormal(nn.initializer.Initializer):
     """Normal distribution cut at two of its deviations, the usual start of a transformer's weights.
 
-    Paddle 2.6 cuts at two standard deviations and 3.x at -2 and 2, whatever the deviation is: drawn with deviation 1
+    Paddle 2.6 cuts at two standard deviations and 3.x at -2 and 2 for every deviation: drawn with deviation 1
     both are the same, and the result is scaled to have ``standard_deviation`` after the cut.
     """
 
@@ -118,6 +125,7 @@ class TruncatedNormal(nn.initializer.Initializer):
         self.standard_deviation = standard_deviation
 
     def forward(self, var, block=None):
+        """Fill the parameter."""
         nn.initializer.TruncatedNormal(std=1.0)(var, block)
         with paddle.no_grad():
             var.set_value(var * (self.standard_deviation / self._AFTER_THE_CUT))
@@ -146,11 +154,12 @@ class MatrixProduct(nn.Layer):
         self.transpose_y = transpose_y
 
     def forward(self, x, y):
+        """Multiply the last two axes."""
         return paddle.matmul(x, y, transpose_x=self.transpose_x, transpose_y=self.transpose_y)
 
 
 def drop_path_rates(last_rate: float, depth: int) -> list[float]:
-    """A rate for each of ``depth`` blocks: linear from 0 in the first to ``last_rate`` in the last."""
+    """Return a rate for each of ``depth`` blocks, linear from 0 in the first to ``last_rate`` in the last."""
     return [last_rate * (1.0 - (depth - 1 - index) / max(depth - 1, 1)) for index in range(depth)]
 
 
@@ -171,10 +180,12 @@ class DropPath(nn.Layer):
         self.rate = rate
 
     def forward(self, x):
+        """Drop the branch (batch, ...) of random samples, in training."""
         return x if not self.is_dropping else x * self.factors(x)
 
     @property
     def is_dropping(self) -> bool:
+        """Return whether samples are dropped: in training, with a rate above 0."""
         return self.training and self.rate != 0.0
 
     def factors(self, x):
@@ -184,6 +195,7 @@ class DropPath(nn.Layer):
         return (draws < keep).astype(x.dtype) / keep
 
     def extra_repr(self) -> str:
+        """Show the rate."""
         return f"rate={self.rate:g}"
 
 
@@ -202,6 +214,7 @@ class Mlp(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
+        """Map (..., dim) to the same shape."""
         x = self.dropout(self.act(self.fc1(x)))  # (..., hidden_dim)
         return self.dropout(self.fc2(x))  # (..., dim)
 
@@ -210,7 +223,7 @@ class PatchEmbedding(nn.Layer):
     """Cuts an image into square patches and maps each to a vector.
 
     The weights start as a truncated normal of variance 1 / fan-in, so that a patch's vector has about the variance of
-    its pixels whatever the patch size and the number of channels (the convention of the original JAX models).
+    its pixels for every patch size and number of channels (the convention of the original JAX models).
     """
 
     def __init__(
@@ -231,15 +244,17 @@ class PatchEmbedding(nn.Layer):
         self.proj = nn.Conv2D(in_channels, embed_dim, patch_size, stride=patch_size, **start)
 
     def forward(self, x):
+        """Map images (batch, channels, height, width) to tokens (batch, patches, dim)."""
         if tuple(x.shape[-2:]) != self.image_size:
-            built, given = _times(self.image_size), _times(tuple(x.shape[-2:]))
+            expected_size, actual_size = _times(self.image_size), _times(tuple(x.shape[-2:]))
             raise UserError(
-                f"the model was built for images of {built} px, the batch has {given}: build it with image_size"
+                f"the model was built for images of {expected_size} px, the batch has {actual_size}: build it with "
+                "image_size"
             )
         return self.embed(x)
 
     def embed(self, x):
-        """(batch, patches, embed_dim) of images of the right size."""
+        """Map images of the right size to tokens (batch, patches, dim)."""
         x = self.proj(x)  # (batch, embed_dim, grid height, grid width)
         return x.flatten(2).transpose([0, 2, 1])
 

@@ -11,7 +11,7 @@ from .variants import MIT
 
 
 class MixVisionTransformer(PyramidVisionTransformer):
-    """MiT classifier; the arguments are those of ``PyramidVisionTransformer``."""
+    """MiT classifier; it takes the arguments of ``PyramidVisionTransformer``."""
 
     variants = MIT
     key_maps = segmentation_names.MIT

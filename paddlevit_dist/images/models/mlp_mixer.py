@@ -31,6 +31,7 @@ class MixerBlock(nn.Layer):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x):
+        """Map (batch, patches, dim) to the same shape."""
         mixed = self.mlp_tokens(self.norm1(x).transpose([0, 2, 1]))  # (batch, dim, patches)
         x = x + self.drop_path(mixed.transpose([0, 2, 1]))
         return x + self.drop_path(self.mlp_channels(self.norm2(x)))  # (batch, patches, dim)
@@ -39,7 +40,7 @@ class MixerBlock(nn.Layer):
 class MlpMixer(Classifier):
     """Mixer classifier.
 
-    Args, besides those of ``Classifier``:
+    Args, in addition to the arguments of ``Classifier``:
         image_size: the weights of the MLPs over the patches depend on it: weights for another size do not fit.
         embed_dim, depth: width of a token, number of blocks.
         token_ratio, mlp_ratio: hidden widths of the MLPs over the patches and over the channels, to ``embed_dim``.
@@ -78,7 +79,7 @@ class MlpMixer(Classifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The mean of the normalized tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        """Compute the mean (batch, embed_dim) of the normalized tokens of images (N, channels, height, width)."""
         x = self.stem(x)  # (batch, patches, embed_dim)
         for block in self.blocks:
             x = block(x)

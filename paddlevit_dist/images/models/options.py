@@ -29,47 +29,52 @@ _RATES = {"DROPOUT": "dropout", "ATTENTION_DROPOUT": "attention_dropout", "DROPP
 
 
 def configured_options(model: "ImageModelSection") -> tuple[dict[str, Any], list[str]]:
-    """Options for ``create_model`` from the section MODEL; notices of keys that the model has no option for, and of
-    differences from the variant named by MODEL.NAME, which explicit keys override.
+    """Collect options for ``create_model`` from the section MODEL.
+
+    Returns:
+        The options, and notices: of keys that the model has no option for, and of explicit keys that differ from the
+        variant named by MODEL.NAME and win.
 
     Raises:
         UserError: one number is given where the model takes one for each stage, or the other way round, or for another
             number of stages than there are.
     """
-    known = model_options(model.NAME)
-    options, differing, notices = {}, [], [f"note: {notice}" for notice in known.notices]
+    model_info = model_options(model.NAME)
+    options, differing, notices = {}, [], [f"note: {notice}" for notice in model_info.notices]
     for key, names in _DIMENSIONS.items():
         value = model[key]
         if value is None:
             continue
         value = tuple(value) if isinstance(value, (list, tuple)) else value
-        option = next((name for name in names if name in known.defaults), None)
+        option = next((name for name in names if name in model_info.defaults), None)
         if option is None:
-            if known.fixed.get(names[0]) != value:
+            if model_info.fixed.get(names[0]) != value:
                 notices.append(f"MODEL.{key} {value}: no effect: {model.NAME} has no such option")
             continue
         options[option] = value
-        default = known.defaults[option]
+        default = model_info.defaults[option]
         default = tuple(default) if isinstance(default, (list, tuple)) else default
         if default is not None and isinstance(value, tuple) != isinstance(default, tuple):
-            wanted = f"a number for each stage, such as {list(default)}" if isinstance(default, tuple) else "one number"
-            raise UserError(
-                f"MODEL.{key} {list(value) if isinstance(value, tuple) else value}: {model.NAME} takes {wanted}"
+            expected = (
+                f"a number for each stage, such as {list(default)}" if isinstance(default, tuple) else "one number"
             )
-        if option in known.of_variant and value != default:
+            raise UserError(
+                f"MODEL.{key} {list(value) if isinstance(value, tuple) else value}: {model.NAME} takes {expected}"
+            )
+        if option in model_info.variant and value != default:
             differing.append(f"MODEL.{key} {value} instead of {default}")
     of_stages = {
         key: value
         for key, names in _DIMENSIONS.items()
-        for value in [options.get(name, known.defaults.get(name)) for name in names]
+        for value in [options.get(name, model_info.defaults.get(name)) for name in names]
         if isinstance(value, (list, tuple))
     }
     if len(set(map(len, of_stages.values()))) > 1:
-        told = ", ".join(f"MODEL.{key} {list(value)}" for key, value in of_stages.items())
-        raise UserError(f"{model.NAME} takes a number for each of its stages, as many in all of {told}")
+        settings = ", ".join(f"MODEL.{key} {list(value)}" for key, value in of_stages.items())
+        raise UserError(f"{model.NAME} takes a number for each of its stages: give lists of one length in {settings}")
     for key, option in _RATES.items():
         if model[key]:  # 0 is every model's default, and not every model has all three
-            if option in known.defaults:
+            if option in model_info.defaults:
                 options[option] = model[key]
             else:
                 notices.append(f"MODEL.{key} {model[key]}: no effect: {model.NAME} has no such option")

@@ -11,7 +11,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...tasks.model import groups_by_layers
+from ...tasks.model import group_by_layers
 from . import key_names
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import PyramidClassifier
@@ -41,7 +41,7 @@ class SpatialReductionAttention(MultiHeadAttention):
 
     Args:
         reduction: by how much each side shrinks, by a convolution of that stride; 1 is ordinary attention.
-        is_linear: average-pool to 7 x 7 instead, whatever the size: cost linear in the number of tokens.
+        is_linear: average-pool maps of any size to 7 x 7 instead; the cost is linear in the number of tokens.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class SpatialReductionAttention(MultiHeadAttention):
             self.act = GELU() if is_linear else nn.Identity()
 
     def forward(self, x, grid: tuple[int, int]):
+        """Attend among tokens (batch, tokens, dim) of a grid (rows, columns)."""
         q = self.heads(self.q(x))
         x = self._reduce(x, grid) if self.is_reduced else x  # (batch, reduced tokens, dim)
         return self.dropout(self.proj(attend(self, q, self.heads(self.kv(x)))))  # (batch, tokens, dim)
@@ -92,6 +93,7 @@ class ConvolutionalMlp(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, grid: tuple[int, int]):
+        """Map tokens (batch, tokens, dim) of a grid (rows, columns) to the same shape."""
         x = self.fc1(x)
         x = nn.functional.relu(x) if self.is_linear else x
         x = self.dwconv(x.reshape([-1, *grid, self.hidden_dim])).flatten(1, 2)  # (batch, tokens, hidden_dim)
@@ -119,6 +121,7 @@ class PvtBlock(nn.Layer):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x, grid: tuple[int, int]):
+        """Map tokens (batch, tokens, dim) of a grid (rows, columns) to the same shape."""
         x = x + self.drop_path(self.attn(self.norm1(x), grid))
         return x + self.drop_path(self.mlp(self.norm2(x), grid))  # (batch, tokens, dim)
 
@@ -142,6 +145,7 @@ class OverlappingPatches(nn.Layer):
         self.norm = LayerNorm(dim, epsilon=epsilon)
 
     def forward(self, x):
+        """Map (batch, channels, height, width) to normalized patches (batch, rows, columns, dim)."""
         return self.norm(self.proj(x))  # (batch, height, width, dim)
 
 
@@ -181,7 +185,7 @@ class PvtStage(nn.Layer):
 class PyramidVisionTransformer(PyramidClassifier):
     """PVTv2 classifier.
 
-    Args, besides those of ``Classifier``:
+    Args, in addition to the arguments of ``Classifier``:
         embed_dims, depths, num_heads, mlp_ratios: width, blocks, heads and hidden width to width of each stage.
         reductions: by how much each side shrinks before keys and values are taken, per stage.
         is_linear: average-pool to 7 x 7 instead.
@@ -241,12 +245,13 @@ class PyramidVisionTransformer(PyramidClassifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The mean of the normalized tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        """Compute the mean (batch, embed_dim) of the normalized tokens of images (N, channels, height, width)."""
         return self.outputs(x)[-1].mean(axis=[1, 2])
 
     def parts(self):
+        """Return the first patches, and the stages."""
         return (self.patch_embed,), self.stages
 
     def layer_groups(self) -> list[list[str]]:
         """Each stage as a whole, as in timm."""
-        return groups_by_layers([name for name, _ in self.named_parameters()], r"stages\.\d+")
+        return group_by_layers([name for name, _ in self.named_parameters()], r"stages\.\d+")

@@ -10,7 +10,7 @@ _OTHER_PREFIX = {1: 2, 2: 1}  # prefix tokens without and with a distillation to
 def resize_position_embedding(
     embedding: np.ndarray, grid: tuple[int, int], num_prefix_tokens: int
 ) -> np.ndarray | None:
-    """Resample the patch part of a position embedding to another grid; the prefix tokens are kept as they are.
+    """Resample the patch part of a position embedding to another grid; the prefix tokens are kept.
 
     Bicubic with a filter that widens when the grid shrinks (Pillow's, which is also what timm uses). The grid it was
     made for is a square, or has the proportions of the new one. Where it is neither, but a square with one prefix token
@@ -67,10 +67,10 @@ def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:
     """float64 (new_size, old_size): each row the weights of the old samples in a new one.
 
     Source: Keys, Cubic convolution interpolation, 1981, with a = -1/2; samples at pixel centers, weights beyond the
-    border left out and the rest normalized.
+    border omitted and the rest normalized.
     """
     scale = old_size / new_size
-    width = max(scale, 1.0)  # the filter covers as many old samples as fall into a new one
+    width = max(scale, 1.0)  # the filter covers all old samples that fall into a new one
     centers = (np.arange(new_size) + 0.5) * scale
     distance = np.abs((np.arange(old_size) + 0.5)[None, :] - centers[:, None]) / width
     near = 1.5 * distance**3 - 2.5 * distance**2 + 1.0

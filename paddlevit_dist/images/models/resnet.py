@@ -36,6 +36,7 @@ class FrozenBatchNorm(nn.Layer):
             self.register_buffer(name, paddle.full([channels], start, dtype=paddle.get_default_dtype()))
 
     def forward(self, x):
+        """Normalize (batch, channels, height, width)."""
         mean, variance = self._mean, self._variance
         return F.batch_norm(x, mean, variance, self.weight, self.bias, training=False, epsilon=_EPSILON)
 
@@ -48,8 +49,10 @@ def _batch_norm(channels: int) -> nn.Layer:
 
 
 def _convolution(inputs: int, outputs: int, kernel_size: int, stride: int = 1, dilation: int = 1) -> nn.Conv2D:
-    """Without bias; of an image of n pixels it leaves ceil(n / stride). Weights start with the variance 2 / fan-out
-    (He et al., 2015, arXiv 1502.01852), as torchvision's."""
+    """Make a convolution without bias that maps n pixels to ceil(n / stride).
+
+    Weights start with the variance 2 / fan-out (He et al., 2015, arXiv 1502.01852), as torchvision's.
+    """
     deviation = math.sqrt(2.0 / (kernel_size * kernel_size * outputs))
     return nn.Conv2D(
         inputs,
@@ -68,8 +71,12 @@ def _mask(x, mask: paddle.Tensor | None):
 
 
 class ShortcutConfig(NamedTuple):
-    """What stands beside a block: where it ``pools``, a mean of 2 x 2 comes before its convolution, as in ResNet-vd;
-    where it ``is_always``, there is a convolution although nothing changes its size."""
+    """Describe the shortcut of a block.
+
+    Attributes:
+        pools: a mean of 2 x 2 comes before its convolution, as in ResNet-vd.
+        is_always: there is a convolution even if nothing changes the size.
+    """
 
     pools: bool = False
     is_always: bool = False
@@ -136,6 +143,7 @@ class BasicBlock(_BottleneckBase):
         self.bn2 = norm(channels)
 
     def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
+        """Compute the residual branch of (batch, channels, height, width)."""
         x = _mask(F.relu(self.bn1(self.conv1(x))), after)
         return self.bn2(self.conv2(x))
 
@@ -164,7 +172,8 @@ class Bottleneck(_BottleneckBase):
         self.bn3 = norm(4 * channels)
 
     def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
-        x = _mask(F.relu(self.bn1(self.conv1(x))), before)  # what the 3 x 3 convolution sees beside an image is 0
+        """Compute the residual branch of (batch, channels, height, width)."""
+        x = _mask(F.relu(self.bn1(self.conv1(x))), before)  # the 3 x 3 convolution sees zeros next to an image
         x = F.relu(self.bn2(self.conv2(x)))
         return self.bn3(self.conv3(x))
 
@@ -172,9 +181,9 @@ class Bottleneck(_BottleneckBase):
 class ResNet(Classifier):
     """ResNet classifier, and the backbone of detectors.
 
-    Args, besides those of ``Classifier``:
+    Args, in addition to the arguments of ``Classifier``:
         depths, dims: blocks of each stage, and channels of their 3 x 3 convolutions.
-        stem_dim: channels of the stem; None: those of the first stage.
+        stem_dim: channels of the stem; None: as many as the first stage has.
         is_bottleneck: blocks of three convolutions, whose outputs are 4 times as wide, instead of two.
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed (``FrozenBatchNorm``).
         frozen_stages: parts that do not learn, counted from the input: 1 is the stem, 2 the stem and ``layer1`` (as
@@ -185,7 +194,7 @@ class ResNet(Classifier):
         mask_padding: ``features`` sets padded positions to zero after each layer, so that an image in a padded batch
             gives the numbers of the image alone.
         is_vd: three convolutions begin it instead of one, and shortcuts pool.
-        first_shortcut: the first block has a convolution beside it, although nothing changes there, as RT-DETR's
+        first_shortcut: the first block has a shortcut with a convolution although nothing changes there, as RT-DETR's
             ResNet-18-vd and -34-vd have.
     """
 
@@ -282,16 +291,17 @@ class ResNet(Classifier):
         return [getattr(self, f"layer{number + 1}") for number in range(len(self.feature_channels))]
 
     def forward_features(self, x):
-        """The mean (batch, embed_dim) over the positions of images (batch, in_channels, height, width)."""
+        """Compute the mean (batch, embed_dim) over the positions of images (N, channels, height, width)."""
         return self.features(x)[-1].mean(axis=[2, 3])
 
     def features(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
-        """The output of each stage.
+        """Return the output of each stage.
 
         Args:
             x: (batch, in_channels, height, width), padded at the right and the bottom.
             sizes: int64 (batch, 2), height and width of each image without its padding; read with ``mask_padding``.
-                A map then holds an image's ceil(height / stride) x ceil(width / stride) positions and zeros.
+                A map
+                then holds an image's ceil(height / stride) x ceil(width / stride) positions, and zeros elsewhere.
         """
         masks = self._masks(x, sizes)
         x = F.relu(self.bn1(self.conv1(_mask(x, masks.get(1)))))  # (batch, width of the stem, height / 2, width / 2)
@@ -326,7 +336,7 @@ class ResNet(Classifier):
         return Linear(self.embed_dim, num_classes, **start)
 
     def recomputed_layers(self) -> list[nn.Layer]:
-        """The blocks, if all batch norms are fixed; one that learns would count each batch twice."""
+        """Return the blocks if all batch norms are fixed; a batch norm that learns would count each batch twice."""
         return super().recomputed_layers() if self.frozen_batch_norm else []
 
 

@@ -15,11 +15,15 @@ _EVA_GRID = 16  # patches along a side in pretraining, to which every grid is sc
 
 
 def angles(kind: str, grid: tuple[int, int], head_dim: int) -> np.ndarray:
-    """float64 (patches, head_dim / 2), row by row: a quarter of the channels turn with the row, the next with the
-    column.
+    """Compute the angles of a grid of patches.
 
-    "axial", DINOv3's: patch centers from -1 to 1 along each side, one turn in 100 ** (4 j / head_dim) of it. "grid",
-    EVA-02's: a patch's number, scaled to a grid of 16, times 10000 ** (-4 j / head_dim).
+    Args:
+        kind: "axial", DINOv3's: patch centers from -1 to 1 along each side, one turn in 100 ** (4 j / head_dim) of it.
+            "grid", EVA-02's: a patch's number, scaled to a grid of 16, times 10000 ** (-4 j / head_dim).
+
+    Returns:
+        float64 (patches, head_dim / 2), row by row: a quarter of the channels turn with the row, the next with the
+            column.
     """
     powers = np.arange(head_dim // 4) / (head_dim / 4)
     turned = []
@@ -46,8 +50,10 @@ def _partners_of_heads(kind: str, head_dim: int, heads: int) -> np.ndarray:
 
 
 def _factors(kind: str, grid: tuple[int, int], head_dim: int, heads: int, prefix: int, dtype: str) -> np.ndarray:
-    """(2, prefix + patches, heads * head_dim): what a channel and its partner are multiplied by; tokens in front are
-    not turned."""
+    """Compute (2, prefix + patches, heads * head_dim): the factors of a channel and of its partner.
+
+    The first ``prefix`` tokens are not rotated.
+    """
     turned = np.concatenate([np.zeros((prefix, head_dim // 2)), angles(kind, grid, head_dim)])
     sign = np.where(_partners(kind, head_dim) > np.arange(head_dim), -1.0, 1.0)  # the first of a pair loses
     turned = np.tile(turned, 2) if kind == AXIAL else turned.repeat(2, axis=1)
@@ -55,12 +61,14 @@ def _factors(kind: str, grid: tuple[int, int], head_dim: int, heads: int, prefix
 
 
 def rotate(x: paddle.Tensor, kind: str, grid: tuple[int, int], prefix: int) -> paddle.Tensor:
-    """Turn the channels of (batch, prefix + patches, heads, head_dim), in float32 or, if they are, in float64. The
-    tables are made once for a grid, and for all heads: Paddle's products on CPUs take eight times as long where an axis
-    in the middle is repeated."""
+    """Rotate the channels of (batch, prefix + patches, heads, head_dim).
+
+    Computes in float32, or in float64 if ``x`` is float64. The tables are made once for a grid, and for all heads:
+    Paddle's products on CPUs take eight times as long where an axis in the middle is repeated.
+    """
     heads, head_dim = x.shape[2:]
     dtype = "float64" if x.dtype == paddle.float64 else "float32"
-    own, other = constant(_factors, kind, tuple(grid), head_dim, heads, prefix, dtype)
+    factors, partner_factors = constant(_factors, kind, tuple(grid), head_dim, heads, prefix, dtype)
     flat = x.astype(dtype).flatten(2)
     partners = paddle.index_select(flat, constant(_partners_of_heads, kind, head_dim, heads), axis=-1)
-    return (flat * own + partners * other).reshape([0, 0, heads, head_dim]).astype(x.dtype)
+    return (flat * factors + partners * partner_factors).reshape([0, 0, heads, head_dim]).astype(x.dtype)

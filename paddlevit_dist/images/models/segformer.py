@@ -50,8 +50,11 @@ class SegFormerHead(nn.Layer):
         self.linear_pred = pixel_classifier(channels, num_classes)
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """Logits (N, classes, height, width) of maps (N, height, width, channels), from fine to coarse, at the size of
-        the first."""
+        """Compute logits (N, classes, height, width) at the size of the first map.
+
+        Args:
+            maps: (N, height, width, channels) each, from fine to coarse.
+        """
         return self.linear_pred(self.dropout(F.relu(self.linear_fuse.bn(self.summed(maps)))))
 
     def summed(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
@@ -63,8 +66,11 @@ class SegFormerHead(nn.Layer):
         return total
 
     def joined_weights(self) -> list[tuple[paddle.Tensor, paddle.Tensor]]:
-        """Of each map, from fine to coarse: weight (width, channels) and bias (channels) of its linear layer and its
-        part of the convolution together."""
+        """Multiply each map's linear layer with its part of the convolution, from fine to coarse.
+
+        Returns:
+            For each map a weight (width, channels) and a bias (channels).
+        """
         parts = self.linear_fuse.conv.weight.flatten(1).split(self.number, axis=1)  # of the coarsest map first
         joined = []
         for number, part in enumerate(reversed(parts), start=1):
@@ -75,8 +81,10 @@ class SegFormerHead(nn.Layer):
 
 
 class MmsegmentationsHead(nn.Layer):
-    """mmsegmentation's head: each map has a batch norm and a ReLU before it is enlarged, and the finest map
-    comes first."""
+    """mmsegmentation's head: each map has a batch norm and a ReLU before it is enlarged.
+
+    The finest map comes first.
+    """
 
     classifier = "conv_seg"
 
@@ -97,7 +105,7 @@ class MmsegmentationsHead(nn.Layer):
 class SegFormer(Segmenter):
     """SegFormer; its logits have a quarter of the image's sides, rounded up.
 
-    Args, besides those of ``Segmenter``:
+    Args, in addition to the arguments of ``Segmenter``:
         channels: of the head.
     """
 
@@ -130,13 +138,14 @@ class SegFormer(Segmenter):
         self.decode_head = self.head(self.backbone.feature_channels, channels, num_classes, dropout)
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        """Compute logits (N, classes, rows, columns) of images (N, 3, height, width)."""
         return self.decode_head(self.backbone.outputs(images))
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
-        """None.
+    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+        """Check that the weights have this head; there are no notices.
 
         Raises:
-            UserError: the weights are of the other head, which computes something else.
+            UserError: the weights belong to the other head, which computes something else.
         """
         whose, endings, models = self.other_head
         if any(name.endswith(endings) for name in state):

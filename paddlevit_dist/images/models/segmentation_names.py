@@ -1,6 +1,6 @@
-"""Parameter names of other owners' segmentation networks and of MiT, as ``key_names`` has those of classifiers.
+"""Parameter names of other owners' segmentation networks and of MiT, as ``key_names`` does for classifiers.
 
-A network is a backbone and what stands on it. Its map gives the backbone's names to a classifier's map and renames the
+A network is a backbone and a head on it. Its map gives the backbone's names to a classifier's map and renames the
 rest. Our heads have the names of their authors': NVlabs' for SegFormer, mmsegmentation's for UPerNet, torchvision's for
 FCN.
 """
@@ -27,13 +27,13 @@ def _network(to_ours: KeyMap, prefix: str, rules: Sequence[Rule], state: Mapping
         rules: of ``renamed``, for all names, before: those that then have no prefix are of the heads.
     """
     state = rename(from_torch_names(state), rules)
-    own = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
+    backbone_state = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
     others = {name: value for name, value in state.items() if not name.startswith(prefix)}
-    return {**{BACKBONE + name: value for name, value in to_ours(own).items()}, **others}
+    return {**{BACKBONE + name: value for name, value in to_ours(backbone_state).items()}, **others}
 
 
 def _as_rows(value: np.ndarray) -> np.ndarray:
-    """A convolution of 1 x 1 as the (out, in) weight of a linear layer."""
+    """Return a convolution of 1 x 1 as the (out, in) weight of a linear layer."""
     return value.reshape(value.shape[:2]) if value.ndim == 4 and value.shape[2:] == (1, 1) else value
 
 
@@ -91,11 +91,11 @@ def _mit_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of mmsegmentation's MiT: one projection for queries, keys and values, convolutions of 1 x 1 in the MLP."""
     result = {}
     for name, value in rename(state, _MIT_MMSEGMENTATION).items():
-        found = re.fullmatch(r"(.*\.attn)\.in_proj_(weight|bias)", name)
-        if found and value.ndim > 0 and len(value) % 3 == 0:
+        match = re.fullmatch(r"(.*\.attn)\.in_proj_(weight|bias)", name)
+        if match and value.ndim > 0 and len(value) % 3 == 0:
             third = len(value) // 3
-            result[f"{found[1]}.q.{found[2]}"] = value[:third]
-            result[f"{found[1]}.kv.{found[2]}"] = value[third:]
+            result[f"{match[1]}.q.{match[2]}"] = value[:third]
+            result[f"{match[1]}.kv.{match[2]}"] = value[third:]
         else:
             result[name] = _as_rows(value) if ".mlp.fc" in name else value
     return result
@@ -146,7 +146,7 @@ MMSEGMENTATIONS_SEGFORMER: dict[str, KeyMap] = {
     owner: partial(_network, MIT[owner], BACKBONE, ()) for owner in ("mmsegmentation", "PaddleViT")
 }
 
-# UPerNet on Swin, ConvNeXt, PVTv2 and ViT: the backbone's name stands in brackets where an owner has several
+# UPerNet on Swin, ConvNeXt, PVTv2 and ViT: the backbone's name is in brackets where an owner has several
 
 _SWIN_BLOCK = r"^stages\.(\d+)\.blocks\.(\d+)\."
 _IN_SWIN = r"layers.\1.blocks.\2."

@@ -63,8 +63,10 @@ class Segmenter(Model):
         return self.backbone
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
-        """Logits, float32 (N, classes, h, w), at the network's own resolution: whoever calls it resizes them,
-        bilinearly between the centers of pixels. In training mode, of a model with an auxiliary head, also that head's.
+        """Compute logits, float32 (N, classes, h, w), at the network's own resolution.
+
+        The caller resizes them, bilinearly between the centers of pixels. In training mode, a model with an auxiliary
+        head also returns the logits of that head.
 
         Args:
             images: float32 (N, 3, H, W), normalized.
@@ -72,6 +74,7 @@ class Segmenter(Model):
         raise NotImplementedError
 
     def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer of each head with a newly initialized one for ``num_classes``."""
         self.num_classes = num_classes
         for name in self.classifier_layers:
             *owners, last = name.split(".")
@@ -85,27 +88,29 @@ class Segmenter(Model):
         return self.backbone.resize_parameter(name[len(BACKBONE) :], value)
 
     def no_weight_decay(self) -> tuple[str, ...]:
+        """Return the names that the backbone does not decay."""
         return tuple(BACKBONE + name for name in self.backbone.no_weight_decay())
 
     def layer_groups(self) -> list[list[str]]:
-        """The backbone's, then all heads as one."""
+        """Return the backbone's groups, then all heads as one group."""
         groups = [[BACKBONE + name for name in group] for group in self.backbone.layer_groups()]
         heads = [name for name, _ in self.named_parameters() if not name.startswith(BACKBONE)]
         return [*filter(None, groups), heads]
 
     def recomputed_layers(self) -> list[nn.Layer]:
+        """Return the backbone's blocks."""
         return self.backbone.recomputed_layers()
 
 
 def drop_layers(backbone: Model, names: Sequence[str]) -> None:
-    """Leave out layers of a classifier that no map depends on: they would never learn."""
+    """Remove layers of a classifier that no map depends on: they would never learn."""
     for name in names:
         if hasattr(backbone, name):
             setattr(backbone, name, nn.Identity())
 
 
 def pixel_classifier(channels: int, num_classes: int) -> Conv2D:
-    """The last layer of a head: a convolution of 1 x 1 to the classes."""
+    """Make the last layer of a head: a convolution of 1 x 1 to the classes."""
     start = paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, _DEVIATION))
     return Conv2D(channels, num_classes, 1, weight_attr=start)
 
@@ -126,23 +131,28 @@ class NormalizedConvolution(nn.Layer):
         self.bn = batch_norm(outputs)
 
     def forward(self, x):
+        """Map (N, inputs, height, width) to (N, outputs, height, width)."""
         return F.relu(self.bn(self.conv(x)))  # (N, outputs, height, width)
 
 
 def batch_norm(channels: int, data_format: str = "NCHW") -> nn.BatchNorm2D:
-    """With PyTorch's defaults, which all published networks have: 1e-5 is added to the variance, and a tenth of a
-    batch's statistics is taken."""
+    """Make a batch norm with PyTorch's defaults, which all published networks have.
+
+    1e-5 is added to the variance, and a tenth of a batch's statistics is taken.
+    """
     return nn.BatchNorm2D(channels, momentum=0.9, epsilon=1e-5, data_format=data_format)
 
 
 def fan_out(number: int) -> nn.initializer.Initializer:
-    """Normal with variance 2 / fan-out (He et al., 2015)."""
+    """Return a normal initializer with variance 2 / fan-out (He et al., 2015)."""
     return nn.initializer.Normal(0.0, math.sqrt(2.0 / number))
 
 
 def resize_maps(x: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
-    """Maps (N, channels, height, width) at another (height, width): bilinear between the centers of positions. Under
-    mixed precision Paddle interpolates in float32; the result has the dtype of what came in."""
+    """Resize maps (N, channels, height, width), bilinearly between the centers of positions.
+
+    Under mixed precision Paddle interpolates in float32; the result has the dtype of ``x``.
+    """
     if list(x.shape[2:]) == list(size):
         return x
     return as_dtype(F.interpolate(x, size=list(size), mode="bilinear", align_corners=False), x.dtype)

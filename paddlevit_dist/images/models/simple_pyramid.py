@@ -21,19 +21,24 @@ class ChannelNorm(LayerNorm):
         super().__init__(channels, epsilon=_EPSILON)
 
     def forward(self, x):
+        """Normalize the channels of (batch, channels, height, width)."""
         return LayerNorm.forward(self, x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])
 
 
 class SimplePyramid(nn.Layer):
-    """Maps of strides 4, 8, 16 and 32 pixels where a patch has 16: the one map enlarged, as it is, and its maxima; each
-    then passes a convolution of 1 x 1 and one of 3 x 3.
+    """Make maps of strides 4, 8, 16 and 32 pixels from one map of a transformer with patches of 16.
+
+    The map is enlarged, taken unchanged, and pooled by maxima; each result passes a convolution of 1 x 1 and one of 3 x
+    3.
 
     Args:
-        width: channels of the map; channels: of each map that is made of it.
-        maps: how many of these, from the coarsest.
+        width: channels of the map.
+        channels: channels of each map that is made of it.
+        maps: number of maps, counted from the coarsest.
         patch_size: of the transformer, in pixels.
+
     Raises:
-        UserError: a patch is no multiple of 4 pixels.
+        UserError: the patch size is not a multiple of 4 pixels.
     """
 
     def __init__(self, width: int, channels: int, maps: int, patch_size: int):
@@ -55,7 +60,7 @@ class SimplePyramid(nn.Layer):
         self.outputs = nn.LayerList([_output(inputs, channels) for inputs in widths])
 
     def forward(self, x: paddle.Tensor) -> list[paddle.Tensor]:
-        """Maps (batch, channels, height, width), from fine to coarse, of (batch, width, rows, columns)."""
+        """Make maps (batch, channels, height, width), from fine to coarse, of (batch, width, rows, columns)."""
         odd = [side % 2 for side in x.shape[2:]]
         padded = F.pad(x, [0, odd[1], 0, odd[0]], mode="replicate") if any(odd) else x  # no patch is lost
         *finer, last = zip(self.scales, self.outputs)

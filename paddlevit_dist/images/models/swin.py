@@ -52,7 +52,7 @@ def split_into_windows(x, grid: Size, window: Size):
 
 
 def merge_windows(x, grid: Size, padded: Size, window: Size):
-    """The inverse of ``split_into_windows``: (batch, height, width, channels) without the padding."""
+    """Invert ``split_into_windows``: (batch, height, width, channels) without the padding."""
     rows, columns, channels = padded[0] // window[0], padded[1] // window[1], x.shape[-1]
     x = x.reshape([-1, rows, columns, window[0], window[1], channels]).transpose([0, 1, 3, 2, 4, 5])
     x = x.reshape([-1, padded[0], padded[1], channels])
@@ -133,7 +133,7 @@ class WindowAttention(MultiHeadAttention):
         return attention
 
     def position_bias(self):
-        """The learned bias of each pair of a window's tokens, (heads, tokens, tokens)."""
+        """Return the learned bias of each pair of a window's tokens, (heads, tokens, tokens)."""
         tokens = self.window[0] * self.window[1]
         index = self.relative_position_index.astype("int64")  # Layer.to(dtype=...) changes it too
         bias = paddle.gather(self.relative_position_bias_table, index)  # (tokens ** 2, heads)
@@ -177,6 +177,7 @@ class SwinBlock(nn.Layer):
         self.register_buffer("attention_mask", mask, persistable=False)
 
     def forward(self, x):
+        """Map (batch, height, width, dim) to the same shape."""
         x = x + self.drop_path(self._attend(self.norm1(x)))
         return x + self.drop_path(self.mlp(self.norm2(x)))  # (batch, height, width, dim)
 
@@ -207,6 +208,7 @@ class PatchMerging(nn.Layer):
         self.reduction = linear(4 * dim, 2 * dim, bias=False)
 
     def forward(self, x):
+        """Map (batch, rows, columns, dim) to half the rows and columns and twice the channels."""
         height, width = self.grid or (x.shape[1], x.shape[2])
         if height % 2 or width % 2:
             x = nn.functional.pad(x, [0, width % 2, 0, height % 2], data_format="NHWC")
@@ -234,6 +236,7 @@ class SwinStage(nn.Layer):
         )
 
     def forward(self, x):
+        """Map positions (batch, rows, columns, channels) to (batch, height, width, dim)."""
         x = self.downsample(x)
         for block in self.blocks:
             x = block(x)
@@ -255,6 +258,7 @@ class NormalizedPatches(PatchEmbedding):
         self.norm = LayerNorm(embed_dim, epsilon=_EPSILON)
 
     def forward(self, x):
+        """Map images (batch, channels, height, width) to patches (batch, height, width, dim)."""
         if self.any_size:
             down, across = (-side % self.patch_size for side in x.shape[2:])
             x = F.pad(x, [0, across, 0, down]) if down or across else x
@@ -267,7 +271,7 @@ class NormalizedPatches(PatchEmbedding):
 class SwinTransformer(PyramidClassifier):
     """Swin classifier.
 
-    Args, besides those of ``Classifier``:
+    Args, in addition to the arguments of ``Classifier``:
         embed_dim: width of a token in the first stage; it doubles from stage to stage.
         depths, num_heads: blocks and attention heads of each stage.
         window_size: side of a window in tokens.
@@ -327,10 +331,11 @@ class SwinTransformer(PyramidClassifier):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
-        """The mean of the normalized tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        """Compute the mean (batch, embed_dim) of the normalized tokens of images (N, channels, height, width)."""
         return self.norm(self.outputs(x)[-1]).mean(axis=[1, 2])
 
     def parts(self):
+        """Return the layers before the stages, and the stages."""
         return (self.patch_embed, self.pos_drop), self.layers
 
     def no_weight_decay(self) -> tuple[str, ...]:

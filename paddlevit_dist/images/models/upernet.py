@@ -2,7 +2,7 @@
 
 Source: Xiao et al., Unified Perceptual Parsing for Scene Understanding, 2018 (arXiv 1807.10221, section 3.1), in
 mmsegmentation's form, which the authors of Swin and ConvNeXt took, with an auxiliary head. Names of the heads'
-parameters are mmsegmentation's, those of the backbone timm's; Linear weights are (in, out) as Paddle stores them.
+parameters are mmsegmentation's, and timm's in the backbone; Linear weights are (in, out) as Paddle stores them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,6 +36,7 @@ class MeanPooling(nn.Layer):
         self.side = side
 
     def forward(self, x):
+        """Pool (N, channels, height, width) to (N, channels, side, side)."""
         if paddle.in_dynamic_mode() or -1 in x.shape[2:]:
             return F.adaptive_avg_pool2d(x, self.side)
         down, across = (paddle.to_tensor(self._windows(length)) for length in x.shape[2:])
@@ -55,7 +56,7 @@ class UPerHead(nn.Layer):
 
     Args:
         inputs: channels of the maps, from fine to coarse.
-        channels: of its own maps.
+        channels: of the head's maps.
         dropout: rate before the last layer, of whole channels.
     """
 
@@ -97,6 +98,7 @@ class AuxiliaryHead(nn.Layer):
         self.conv_seg = pixel_classifier(channels, num_classes)
 
     def forward(self, x):
+        """Compute logits (N, classes, height, width) at the size of the map."""
         return self.conv_seg(self.dropout(self.convs[0](x)))  # (N, classes, height, width) of the map
 
 
@@ -112,6 +114,7 @@ class ViTNeck(nn.Layer):
         self.convs = nn.LayerList([Conv2D(channels, channels, 3, padding=1) for _ in _NECK_SCALES])
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
+        """Resize four maps of one resolution to strides 4, 8, 16 and 32 of a ViT with patches of 16."""
         scaled = []
         for x, first, second, scale in zip(maps, self.lateral_convs, self.convs, _NECK_SCALES):
             x = first(x)
@@ -126,7 +129,7 @@ class UPerNet(Segmenter):
 
     With batches of one image the statistics of the map that is pooled to a single value say nothing: train with more.
 
-    Args, besides those of ``Segmenter``:
+    Args, in addition to the arguments of ``Segmenter``:
         channels, auxiliary_channels: of the heads.
         auxiliary_map: which of the four maps the auxiliary head is on.
         norm_epsilon: each map is normalized over its channels, with this epsilon; None: none is.
@@ -165,6 +168,7 @@ class UPerNet(Segmenter):
         self.auxiliary_head = AuxiliaryHead(widths[auxiliary_map], auxiliary_channels, num_classes, dropout)
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
+        """Compute logits (N, classes, rows, columns), in training also the auxiliary head's."""
         maps = self.maps(images)
         logits = self.decode_head(maps)
         return (logits, self.auxiliary_head(maps[self.auxiliary_map])) if self.training else logits
@@ -176,7 +180,7 @@ class UPerNet(Segmenter):
         maps = [x if norm is None else _over_channels(norm, x) for norm, x in zip(norms, maps)]
         return maps if self.neck is None else self.neck(maps)
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
         """None.
 
         Raises:

@@ -1,5 +1,7 @@
-"""Names of image models and the arguments each implies, and the input that their published weights expect. The registry
-reads them here, without Paddle."""
+"""Names of image models, the arguments of each, and the input that their published weights expect.
+
+The registry reads them here, without Paddle.
+"""
 
 from typing import Any, NamedTuple
 
@@ -180,7 +182,9 @@ RESNET: Variants = {
     "resnet50": {"depths": (3, 4, 6, 3), "is_bottleneck": True},
     "resnet101": {"depths": (3, 4, 23, 3), "is_bottleneck": True},
 }
-RESNET.update({f"{name}d": {**own, "is_vd": True} for name, own in RESNET.items()})  # ResNet-vd, as timm calls it
+RESNET.update(
+    {f"{name}d": {**options, "is_vd": True} for name, options in RESNET.items()}
+)  # ResNet-vd, as timm calls it
 
 # PaddleClas, ppcls/arch/backbone/legendary_models/pp_hgnet_v2.py.
 HGNETV2: Variants = {
@@ -220,7 +224,7 @@ HGNETV2: Variants = {
 
 # UPerNet, Xiao et al., 2018, as the authors of its backbones have it: Liu et al., Swin Transformer, 2021, appendix
 # A2.3; Liu et al., ConvNeXt, 2022, appendix A.3; mmsegmentation's configs/vit. Norms of maps add Swin's epsilon or
-# ConvNeXt's; a stage of PVTv2 ends with one. A ViT's four maps have one resolution, and the auxiliary head stands on
+# ConvNeXt's; a stage of PVTv2 ends with one. A ViT's four maps have one resolution, and the auxiliary head reads
 # the last.
 _SWINS = {
     "tiny": "swin_tiny_patch4_window7_224",
@@ -293,14 +297,16 @@ _OTHERWISE: dict[str, dict[str, Any]] = {
 
 
 def expected_input(model: str) -> ExpectedInput | None:
-    """Return what the published weights of a registered classifier expect; None for other models, and for "vit", which
-    names no variant."""
+    """Return what the published weights of a registered classifier expect of images.
+
+    None for other models, and for "vit", which names no variant.
+    """
     if model.startswith(("paddle:", "paddleclas:")):
         return ExpectedInput(**get_expected_input(model))
     for family, expected in _INPUTS:
         if model in family and model != "vit":
             size = family[model].get("image_size", expected.image_size)
             is_whole = size > expected.image_size  # fine-tuned at that size, and evaluated without a margin
-            found = expected._replace(crop_pct=1.0 if is_whole else expected.crop_pct, image_size=size)
-            return found._replace(**_OTHERWISE.get(model, {}))
+            expected = expected._replace(crop_pct=1.0 if is_whole else expected.crop_pct, image_size=size)
+            return expected._replace(**_OTHERWISE.get(model, {}))
     return None

@@ -38,6 +38,7 @@ class Attention(MultiHeadAttention):
         self.proj = linear(num_heads * head_dim, dim)
 
     def forward(self, x):
+        """Map tokens (batch, tokens, dim) to the same shape."""
         return self.dropout(self.proj(attend(self, self.heads(self.qkv(x)))))  # (batch, tokens, dim)
 
 
@@ -62,7 +63,7 @@ class ViTBlock(nn.Layer):
 class VisionTransformer(Classifier):
     """ViT classifier, and what has been made of it: DINOv2 and DINOv3, CLIP, SigLIP, EVA-02.
 
-    Args, besides those of ``Classifier`` and, from ``init_values`` to ``rotary``, of ``vit_blocks.BlockConfig``:
+    Args, in addition to the arguments of ``Classifier`` and ``vit_blocks.BlockConfig``:
         embed_dim, depth, num_heads: dimensions of the encoder.
         attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
         any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
@@ -77,14 +78,14 @@ class VisionTransformer(Classifier):
         pre_norm: a norm precedes the first block.
         feature_depths: the blocks, from 1, after which ``features`` has a map; None: each quarter of them.
         norm_features: the last norm is on each of these maps.
-        pyramid: ``features`` are instead maps of so many channels, see ``SimplePyramid``; None: they are not.
+        pyramid: ``features`` are instead maps of this number of channels, see ``SimplePyramid``; None: they are not.
         pyramid_maps: how many, at most four.
     """
 
     variants = VIT
     key_maps = {**key_names.VIT, **FOUNDATION}
     layer_names = r"blocks\.\d+"
-    extra_tokens = 0  # in front of the patches, beside a class token and registers
+    extra_tokens = 0  # in front of the patches, in addition to a class token and registers
 
     def __init__(
         self,
@@ -129,26 +130,26 @@ class VisionTransformer(Classifier):
             rows = self.num_patches + self._placed_tokens
             self.pos_embed = self.create_parameter([1, rows, embed_dim], default_initializer=TruncatedNormal())
         self.pos_drop = nn.Dropout(dropout)
-        own = BlockConfig(**extras)
-        self.norm_pre = LayerNorm(embed_dim, epsilon=own.norm_epsilon) if pre_norm else nn.Identity()
+        config = BlockConfig(**extras)
+        self.norm_pre = LayerNorm(embed_dim, epsilon=config.norm_epsilon) if pre_norm else nn.Identity()
         hidden = -(-int(embed_dim * mlp_ratio) // mlp_multiple) * mlp_multiple
         head_dim = _head_dim(embed_dim, num_heads, attn_head_size)
-        validate_block_config(own, head_dim)
-        self._is_tanh = own.activation == "gelu_tanh"
-        self._is_extended = own != BlockConfig() or isinstance(qkv_bias, str)
+        validate_block_config(config, head_dim)
+        self._is_tanh = config.activation == "gelu_tanh"
+        self._is_extended = config != BlockConfig() or isinstance(qkv_bias, str)
         attention = {"num_heads": num_heads, "head_dim": head_dim, "qkv_bias": qkv_bias}
         attention["attention_dropout"] = attention_dropout
         if self._is_extended:
-            attention["extras"] = own
+            attention["extras"] = config
         kind: Any = ConfigurableBlock if self._is_extended else ViTBlock
         rates = drop_path_rates(drop_path, depth)
         self.blocks = nn.LayerList([kind(embed_dim, hidden, dropout, rate, **attention) for rate in rates])
-        norm = LayerNorm(embed_dim, epsilon=own.norm_epsilon)
+        norm = LayerNorm(embed_dim, epsilon=config.norm_epsilon)
         self.norm, self.fc_norm = (nn.Identity(), norm) if pool_norm else (norm, nn.Identity())
         if pyramid is not None:  # what no map depends on would never learn
             self.fc_norm = nn.Identity()
         elif pool == "attention":
-            self.attn_pool = AttentionPool(embed_dim, num_heads, hidden, own)
+            self.attn_pool = AttentionPool(embed_dim, num_heads, hidden, config)
         self.feature_blocks = list(feature_depths or sorted({depth * part // 4 for part in (1, 2, 3, 4)} - {0}))
         self.feature_strides = (patch_size,) * len(self.feature_blocks)
         self.feature_channels = (embed_dim,) * len(self.feature_blocks)
@@ -161,8 +162,9 @@ class VisionTransformer(Classifier):
 
     @classmethod
     def options(cls) -> dict[str, Any]:
-        own = {name: value for name, value in super().options().items() if name != "extras"}
-        return {**own, **BlockConfig()._asdict()}
+        """Return the options with their defaults, including ``BlockConfig``."""
+        inherited = {name: value for name, value in super().options().items() if name != "extras"}
+        return {**inherited, **BlockConfig()._asdict()}
 
     def _check(self, depth: int, pool_norm: bool) -> None:
         for name, words in (("pool", POOLS), ("positions", (*_POSITIONS, None)), ("resampling", RESAMPLINGS)):
@@ -194,7 +196,7 @@ class VisionTransformer(Classifier):
             self.reg_token = self.create_parameter(size, default_initializer=TruncatedNormal())
 
     def forward_features(self, x):
-        """What the classifier reads, (batch, embed_dim), of images (batch, in_channels, height, width)."""
+        """Compute the input of the classifier, (batch, embed_dim), from images (batch, channels, height, width)."""
         if self.pool == "token":
             return self.norm(self.first_tokens(x)[:, 0])  # normalizing only the token that is read
         tokens = self.tokens(x)
@@ -214,7 +216,7 @@ class VisionTransformer(Classifier):
         return x
 
     def first_tokens(self, x):
-        """The learned tokens (batch, prefix tokens, embed_dim) after the last block, not normalized."""
+        """Compute the learned tokens (batch, prefix tokens, embed_dim) after the last block, not normalized."""
         grid, x = self._grid(x), self.embedded(x)
         blocks = list(self.blocks)
         for block in blocks[:-1]:
@@ -222,7 +224,7 @@ class VisionTransformer(Classifier):
         return self._pass(blocks[-1], x, grid, self.num_prefix_tokens)
 
     def features(self, x, sizes=None) -> list[paddle.Tensor]:
-        """The patches after each of ``feature_depths``, without the tokens in front; all of one stride."""
+        """Return the patches after each of ``feature_depths``, without the tokens in front; all have one stride."""
         grid, maps = self._grid(x), []
         x = self.embedded(x)
         for index, block in enumerate(self.blocks):
@@ -256,25 +258,25 @@ class VisionTransformer(Classifier):
         return height, width
 
     def _positions(self, grid: tuple[int, int]):
-        """The position embedding (1, prefix tokens + patches, embed_dim) of a grid; of those that have one."""
-        own = self.patch_embed.grid
-        if grid == own:
+        """Return the position embedding (1, prefix tokens + patches, embed_dim) for a grid."""
+        trained_grid = self.patch_embed.grid
+        if grid == trained_grid:
             return self.pos_embed
         dtype = "float64" if self.pos_embed.dtype == paddle.float64 else "float32"
-        kinds = [(self.resampling, old, new, dtype) for old, new in zip(own, grid)]
+        kinds = [(self.resampling, old, new, dtype) for old, new in zip(trained_grid, grid)]
         down, across = (constant(resampling_matrix, *kind) for kind in kinds)
         prefix, patches = self.pos_embed[:, : self._placed_tokens], self.pos_embed[0, self._placed_tokens :]
         with autocast.off():
-            patches = down @ patches.astype(dtype).reshape([own[0], -1])  # (height, old width * embed_dim)
-            patches = across @ patches.reshape([grid[0], own[1], self.embed_dim])  # (height, width, embed_dim)
+            patches = down @ patches.astype(dtype).reshape([trained_grid[0], -1])  # (height, old width * embed_dim)
+            patches = across @ patches.reshape([grid[0], trained_grid[1], self.embed_dim])  # (height, width, embed_dim)
         patches = patches.reshape([1, -1, self.embed_dim]).astype(prefix.dtype)
         return paddle.concat([prefix, patches], axis=1) if self._placed_tokens else patches
 
     def prefix_tokens(self):
-        """The learned tokens (1, n, embed_dim) that precede the patches, in order."""
+        """Return the learned tokens (1, n, embed_dim) that precede the patches, in order."""
         return [getattr(self, name) for name in ("cls_token", "reg_token") if hasattr(self, name)]
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
         """Say where the weights' owner computes otherwise.
 
         Raises:
@@ -289,13 +291,16 @@ class VisionTransformer(Classifier):
         return []
 
     def no_weight_decay(self) -> tuple[str, ...]:
-        """As in timm, and in big_vision, which decays kernels alone (``wd_mults`` of its ``optax.py``)."""
-        kept = ("pos_embed", "cls_token", "reg_token", "attn_pool.latent")
+        """Return the names of parameters with several axes that are not decayed.
+
+        They are timm's; big_vision decays kernels alone too (``wd_mults`` of its ``optax.py``).
+        """
+        exempt = ("pos_embed", "cls_token", "reg_token", "attn_pool.latent")
         names = {name for name, _ in self.named_parameters()}
-        return tuple(name for name in kept if name in names)
+        return tuple(name for name in exempt if name in names)
 
     def resize_parameter(self, name: str, value):
-        """The position embedding is resampled to the grid of this model's image size."""
+        """Resample the position embedding to the grid of this model's image size."""
         if name != "pos_embed":
             return None
         return resize_position_embedding(value, self.patch_embed.grid, self._placed_tokens)

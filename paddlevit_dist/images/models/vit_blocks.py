@@ -1,5 +1,4 @@
-"""What the blocks of newer Vision Transformers have beyond the first's: rotary positions, gates, scales, more norms,
-and a pool that attends.
+"""Options of the blocks of newer Vision Transformers: rotary positions, gates, scales, norms, attention pooling.
 
 Sources: Touvron et al., CaiT, 2021, section 2 (layer scale); Shazeer, GLU Variants Improve Transformer, arXiv
 2002.05202 (SwiGLU); Fang et al., EVA-02, arXiv 2303.11331, section 2.1; Zhai et al., Scaling Vision Transformers, arXiv
@@ -53,9 +52,10 @@ class TokenGrid(NamedTuple):
 
 
 class QuickGELU(nn.Layer):
-    """OpenAI's CLIP's."""
+    """The GELU of OpenAI's CLIP, x * sigmoid(1.702 x)."""
 
     def forward(self, x):
+        """Apply the activation to a tensor of any shape."""
         return x * F.sigmoid(1.702 * x)
 
 
@@ -89,11 +89,13 @@ class GatedMlp(nn.Layer):
         self.is_packed, self.dropout = is_packed, nn.Dropout(dropout)
 
     def forward(self, x):
+        """Map (..., dim) to the same shape."""
         gate, values = self.fc1(x).chunk(2, axis=-1) if self.is_packed else (self.fc1_g(x), self.fc1_x(x))
         return self.dropout(self.fc2(self.norm(self.dropout(F.silu(gate) * values))))
 
 
 def build_mlp(dim: int, hidden_dim: int, dropout: float, extras: BlockConfig) -> nn.Layer:
+    """Build the MLP that the options ask for."""
     if extras.gate is not None:
         epsilon = extras.norm_epsilon if extras.mlp_norm else None
         return GatedMlp(dim, hidden_dim, dropout, extras.gate == PACKED, epsilon)
@@ -127,6 +129,7 @@ class ConfigurableAttention(MultiHeadAttention):
         self.proj = linear(width, dim)
 
     def forward(self, x, grid: TokenGrid):
+        """Attend among tokens (batch, tokens, dim) of a grid (rows, columns)."""
         if self.is_separate:
             parts = [self.heads(product(x)) for product in (self.q_proj, self.k_proj, self.v_proj)]
         elif self.q_bias is None:
@@ -150,6 +153,7 @@ class LayerScale(nn.Layer):
         self.gamma = self.create_parameter([dim], default_initializer=nn.initializer.Constant(start))
 
     def forward(self, x):
+        """Scale the channels of (..., dim)."""
         return x * self.gamma
 
 
@@ -191,6 +195,7 @@ class AttentionPool(MultiHeadAttention):
         self.mlp = build_mlp(dim, mlp_dim, 0.0, extras._replace(gate=None))
 
     def forward(self, x):
+        """Pool tokens (batch, tokens, dim) to (batch, dim)."""
         query = self.q(self.latent.astype(x.dtype)).expand([x.shape[0], -1, -1])
         x = self.proj(attend(self, self.heads(query), self.heads(self.kv(x))))
         return (x + self.mlp(self.norm(x)))[:, 0]

@@ -1,9 +1,8 @@
-"""Rewrite a dataset as tar files of smaller JPEGs or of decoded pages, in parallel; finished files survive an
-interruption.
+"""Rewrite a dataset in parallel as tar files of smaller JPEGs or of decoded pages; it continues after an interruption.
 
-Next to the tar files are ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
-``quarantine.tsv`` where images were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
-its label and the path of its source. A page is a PPM or PGM file, of which a crop's rows are read (``data/parts.py``).
+Next to the tar files are ``prepared.json`` with the settings, ``classes.txt`` if the classes have names, and
+``quarantine.tsv`` if images were skipped. In a tar file, ``000000017.jpg`` is followed by ``000000017.json`` with its
+label and the path of its source. A page is a PPM or PGM file; a crop reads only its rows (``data/parts.py``).
 """
 
 import contextlib
@@ -25,14 +24,21 @@ from ..data.image_dataset import FILE as CLASSES_FILE
 from ..data.prepared import FILE as RECORD_FILE
 from ..data.prepared import Preparation, read_preparation, write_preparation
 from ..data.quarantine import QUARANTINE_FILE, UnreadableFile, read_quarantine, write_quarantine
-from ..data.reading import ReadConfig, UnreadableImage, naming_damage, open_image, orientation
+from ..data.reading import ReadConfig, UnreadableImage, open_image, orientation, raise_as_unreadable
 
 JPEG, PAGES = STORED = "jpeg", "pages"
 
 
 class ShardSettings(NamedTuple):
-    """Settings of the tar files: pixels, JPEG quality, images in each, whether unreadable ones are left out, and the
-    form (of STORED) in which pixels are stored."""
+    """Settings of the tar files.
+
+    Attributes:
+        shorter_side: limit in pixels.
+        quality: of JPEG.
+        shard_size: images in each tar file.
+        skip_bad: skip unreadable images.
+        stored: one of STORED.
+    """
 
     shorter_side: int
     quality: int
@@ -44,10 +50,17 @@ class ShardSettings(NamedTuple):
 def prepare_shards(
     datasets: dict[str, Any], source: str, output: Path, settings: ShardSettings, workers: int
 ) -> Preparation:
-    """Write ``datasets`` (by split) to ``output`` and return the record of it.
+    """Write ``datasets`` to ``output`` and return its record.
+
+    Args:
+        datasets: by split.
+        source: path of the data.
+        output: folder of the tar files.
+        settings: of the tar files.
+        workers: number of processes.
 
     Raises:
-        UserError: ``output`` holds something else, an image is unreadable and not to be skipped, or the disk is full.
+        UserError: ``output`` has other content, an image is unreadable and not to be skipped, or the disk is full.
     """
     first = next(iter(datasets.values()))
     num_classes = max(dataset.num_classes for dataset in datasets.values())
@@ -60,7 +73,7 @@ def prepare_shards(
         fingerprints={split: dataset.fingerprint for split, dataset in datasets.items()},
         stored=settings.stored,
     )
-    begun = time.time()
+    start_time = time.time()
     _begin(output, preparation)
     if first.class_names:
         with atomic_file(output / CLASSES_FILE) as out:
@@ -74,13 +87,13 @@ def prepare_shards(
                 jobs.append((end - start, (dataset, start, end, str(output / names[-1]), source, settings)))
     for _ in work(_write_shard, jobs, workers, sum(images for images, _ in jobs), "preparing"):
         pass
-    for abandoned in output.glob("*.*.tmp"):  # left by a killed run
-        with contextlib.suppress(FileNotFoundError):  # what is newer is of another run, which may rename it now
-            if abandoned.stat().st_mtime < begun:
+    for abandoned in output.glob("*.*.tmp"):  # from a killed run
+        with contextlib.suppress(FileNotFoundError):  # newer files belong to another run, which may rename them now
+            if abandoned.stat().st_mtime < start_time:
                 abandoned.unlink()
-    not_opened = sum(d.left_out.num_images for d in datasets.values() if d.left_out)
-    left_out = _gather_bad(output, names) + not_opened
-    preparation = msgspec.structs.replace(preparation, complete=True, left_out=left_out)
+    not_opened = sum(d.skipped_files.num_images for d in datasets.values() if d.skipped_files)
+    num_skipped = _gather_bad(output, names) + not_opened
+    preparation = msgspec.structs.replace(preparation, complete=True, left_out=num_skipped)
     write_preparation(output, preparation)
     return preparation
 
@@ -91,23 +104,23 @@ def _begin(output: Path, preparation: Preparation) -> None:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{output} cannot be created: {error.strerror}; choose another folder") from error
-    before = read_preparation(str(output), unfinished=True)
-    if before is None:
-        if not all(is_temporary(file.name) for file in output.iterdir()):  # such as of this record, by a killed run
+    existing = read_preparation(str(output), unfinished=True)
+    if existing is None:
+        if not all(is_temporary(file.name) for file in output.iterdir()):  # such as this record's, from a killed run
             raise UserError(f"{output} is not empty and has no {RECORD_FILE}; choose a new folder")
     else:
-        difference = before.difference(preparation)
+        difference = existing.difference(preparation)
         if difference:
             raise UserError(
                 f"{output} was prepared with other settings ({difference}); give the same ones or choose a new folder"
             )
-        if before.complete:
+        if existing.complete:
             return
     write_preparation(output, preparation)
 
 
 def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, settings: ShardSettings) -> None:
-    """Write the images ``first`` to ``end - 1`` to ``base.tar``; the unreadable ones to ``base.unreadable``."""
+    """Write the images ``first`` to ``end - 1`` to ``base.tar``, and the unreadable ones to ``base.unreadable``."""
     bad: list[UnreadableFile] = []
     with atomic_file(Path(f"{base}.tar")) as out:
         with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -115,19 +128,19 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                 check_stop()
                 path = dataset.describe(index)
                 try:
-                    suffix, content = _smaller(dataset.encoded(index), path, dataset.reading, settings)
+                    suffix, content = _shrink_image(dataset.encoded(index), path, dataset.reading, settings)
                 except UnreadableImage as error:
                     if not settings.skip_bad:
                         raise UserError(
-                            f"{error}; repair it, or leave out such images with --on_bad_sample=skip "
+                            f"{error}; repair it, or skip such images with --on_bad_sample=skip "
                             "(prepare images IN without OUT lists them all)"
                         ) from error
-                    bad.append(UnreadableFile.of(error))
+                    bad.append(UnreadableFile.from_error(error))
                     continue
                 facts = {"label": int(dataset.labels[index]), "source": os.path.relpath(path, source)}
                 _add(tar, f"{index:09d}{suffix}", content)
                 _add(tar, f"{index:09d}.json", json.dumps(facts).encode("ascii"))
-        if bad:  # before the tar file appears, which marks the work as done
+        if bad:  # before the tar file exists, which marks the work as done
             write_quarantine(Path(f"{base}.unreadable"), bad)
 
 
@@ -137,45 +150,45 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def _smaller(encoded: bytes, path: str, reading: ReadConfig, settings: ShardSettings) -> tuple[str, bytes]:
-    """Suffix and content of a file of the image, whose shorter side is at most the setting.
+def _shrink_image(encoded: bytes, path: str, reading: ReadConfig, settings: ShardSettings) -> tuple[str, bytes]:
+    """Return suffix and content of the image's new file, whose shorter side is at most the setting.
 
-    As a JPEG, one that is small enough is not touched.
+    A JPEG that is small enough is copied unchanged, unless pages are stored.
 
     Raises:
         UnreadableImage: it cannot be decoded.
     """
-    with naming_damage(path), open_image(encoded, path, reading) as image:
+    with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         turned = orientation(image)
         kind = image.format
         image.load()  # also detects damage in an image that is only copied
         shorter = min(image.size)
-        is_page = settings.stored == PAGES and turned == 1  # nothing in a page could say how it is to be turned
+        is_page = settings.stored == PAGES and turned == 1  # a page cannot store an orientation
         if kind == "JPEG" and shorter <= settings.shorter_side and not is_page:
             return ".jpg", encoded
-        kept = image if image.mode == "L" else image.convert("RGB")
+        pixels = image if image.mode == "L" else image.convert("RGB")
     if shorter > settings.shorter_side:
-        size = tuple(max(1, round(side * settings.shorter_side / shorter)) for side in kept.size)
-        kept = kept.resize(size, Image.Resampling.BICUBIC)
+        size = tuple(max(1, round(side * settings.shorter_side / shorter)) for side in pixels.size)
+        pixels = pixels.resize(size, Image.Resampling.BICUBIC)
     out = io.BytesIO()
     if is_page:
-        kept.save(out, "PPM")
-        return ".pgm" if kept.mode == "L" else ".ppm", out.getvalue()
+        pixels.save(out, "PPM")
+        return ".pgm" if pixels.mode == "L" else ".ppm", out.getvalue()
     exif = Image.Exif()
-    if turned != 1:  # the pixels stay as they are, so what turns them must stay with them
+    if turned != 1:  # the pixels are not turned, so the orientation is stored
         exif[0x0112] = turned
-    kept.save(out, "JPEG", quality=settings.quality, exif=exif.tobytes() if turned != 1 else b"")
+    pixels.save(out, "JPEG", quality=settings.quality, exif=exif.tobytes() if turned != 1 else b"")
     return ".jpg", out.getvalue()
 
 
 def _gather_bad(output: Path, names: list[str]) -> int:
-    """Merge the lists of the tar files; returns the number of images left out."""
+    """Merge the lists of the tar files; return the number of skipped images."""
     parts = [output / f"{name}.unreadable" for name in names]
-    found = [line for part in parts if part.exists() for line in read_quarantine(part)]
-    if found:
-        write_quarantine(output / QUARANTINE_FILE, found)
+    unreadable = [line for part in parts if part.exists() for line in read_quarantine(part)]
+    if unreadable:
+        write_quarantine(output / QUARANTINE_FILE, unreadable)
     elif (output / QUARANTINE_FILE).exists():
         return len(read_quarantine(output / QUARANTINE_FILE))
     for part in parts:
         part.unlink(missing_ok=True)
-    return len(found)
+    return len(unreadable)

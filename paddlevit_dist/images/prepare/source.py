@@ -1,5 +1,4 @@
-"""The datasets in the folder given to ``prepare images``, by layout and split, and which of their images cannot be
-read."""
+"""The datasets in the folder given to ``prepare images``, by layout and split, and their unreadable images."""
 
 import os
 from pathlib import Path
@@ -20,18 +19,20 @@ _IMAGES_PER_JOB = 128
 
 
 def open_input(root: str, layout: str | None, max_pixels: int, cache: Path) -> dict[str, ImageDataset]:
-    """The datasets of ``root`` by split.
+    """Open the datasets of ``root`` by split.
 
     Args:
+        root: folder of images.
         layout: one of READABLE; None: detect it.
         max_pixels: a larger image counts as unreadable.
+        cache: folder for indexes.
 
     Raises:
         UserError: there are no images in any of these layouts.
     """
     if not os.path.isdir(root):
         raise UserError(
-            f"data path {root} is not a folder; expected one of images in class folders, lists or tar files"
+            f"data path {root} is not a folder; expected a folder of images in class folders, lists or tar files"
         )
     name = layout or find_layout(root)
     if name == "folder" and not os.path.isdir(os.path.join(root, "train")):
@@ -44,7 +45,7 @@ def open_input(root: str, layout: str | None, max_pixels: int, cache: Path) -> d
 
 
 def find_layout(root: str) -> str:
-    """Which dataset reads ``root``: a list of training images decides, then tar files, then validation's form."""
+    """Return the dataset that reads ``root``: by lists of training images, else tar files, else validation files."""
     lists = {split for split, name in LISTS.items() if os.path.exists(os.path.join(root, name))}
     if "train" not in lists and any(find_shards(root, split) for split in LISTS):
         return "tar"
@@ -52,28 +53,28 @@ def find_layout(root: str) -> str:
 
 
 def find_splits(root: str, name: str) -> list[str]:
-    """The splits that ``root`` has in the layout ``name``; "train" if it seems to have none."""
+    """Return the splits of ``root`` in the layout ``name``; "train" if there seem to be none."""
     if name == "tar":
-        found = [split for split in LISTS if find_shards(root, split)]
+        splits = [split for split in LISTS if find_shards(root, split)]
     elif name == "folder":
-        found = ["train", *(["val"] if ClassFolders.has_validation(root) else [])]
+        splits = ["train", *(["val"] if ClassFolders.has_validation(root) else [])]
     else:
-        found = [split for split, file in LISTS.items() if os.path.exists(os.path.join(root, file))]
-        found = found or [split for split in LISTS if os.path.isdir(os.path.join(root, split))]
-    return found or ["train"]  # the dataset reports its absence
+        splits = [split for split, file in LISTS.items() if os.path.exists(os.path.join(root, file))]
+        splits = splits or [split for split in LISTS if os.path.isdir(os.path.join(root, split))]
+    return splits or ["train"]  # the dataset reports that it is missing
 
 
 def check_images(datasets: dict[str, Any], workers: int) -> list[UnreadableFile]:
-    """The images of all ``datasets`` that cannot be read, in their order."""
+    """Return the images of all ``datasets`` that cannot be read, in their order."""
     jobs = [
         (end - first, (number, dataset, first, end))
         for number, dataset in enumerate(datasets.values())
         for first, end in spans(len(dataset), _IMAGES_PER_JOB)
     ]
-    found: list[tuple[int, int, UnreadableFile]] = []
+    unreadable_files: list[tuple[int, int, UnreadableFile]] = []
     for bad in work(_check, jobs, workers, sum(map(len, datasets.values())), "checking"):
-        found += bad
-    return [unreadable for _, _, unreadable in sorted(found)]
+        unreadable_files += bad
+    return [unreadable for _, _, unreadable in sorted(unreadable_files)]
 
 
 def _check(number: int, dataset: Any, first: int, end: int) -> list[tuple[int, int, UnreadableFile]]:
@@ -83,5 +84,5 @@ def _check(number: int, dataset: Any, first: int, end: int) -> list[tuple[int, i
         try:
             dataset.read(index)
         except UnreadableImage as error:
-            bad.append((number, index, UnreadableFile.of(error)))
+            bad.append((number, index, UnreadableFile.from_error(error)))
     return bad

@@ -1,18 +1,17 @@
-"""How well the pixels of images are labeled: sums over all images at the size in which they are stored; and what
-an evaluation shows of it."""
+"""Metrics of semantic segmentation: sums over the pixels of all images at their stored size, and figures."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...intervals import mean_of_defined, quotient
+from ...intervals import nanmean, quotient
 from ...metrics.confusion import CONFUSION, ConfusionMetrics
-from ...metrics.counts import Packed, boundary_statistics, count_confusion, reduce_confusions, unpacked
+from ...metrics.counts import Packed, boundary_statistics, count_confusion, reduce_confusions, unpack_counts
 from ...metrics.tables import class_tables, sample_table
 from ...runtime.errors import UserError
 from ...tasks.figures import Figure
-from ..drawing import build_gallery, get_palette, in_cell, overlaid
+from ..drawing import build_gallery, fit_in_cell, get_palette, overlay_labels
 from .data.segmentation_dataset import IGNORED
 
 _BOUNDARIES = "boundaries"
@@ -21,16 +20,17 @@ _WRONG = np.array([(230, 30, 30)], np.uint8)
 
 
 class SegmentationMetrics(ConfusionMetrics):
-    """Counts of (label, prediction) pairs over labeled pixels, and of those near boundaries, see
-    ``metrics.counts``. Counted on the host, while a GPU computes the next image: on a GPU, Paddle's ``bincount``
-    waits for all that is queued.
+    """Counts of (label, prediction) pairs over labeled pixels and over those near boundaries, see ``metrics.counts``.
+
+    Counts are computed on the host while a GPU computes the next image: on a GPU, Paddle's ``bincount`` waits for all
+    queued work.
 
     Args:
         class_names: one per class.
     """
 
     elements = "pixels"
-    beside_statistics = _BOUNDARIES
+    second_array = _BOUNDARIES
     lists = ("_images",)
 
     def __init__(self, class_names: Sequence[str]) -> None:
@@ -40,36 +40,38 @@ class SegmentationMetrics(ConfusionMetrics):
         self._images: list[tuple[np.ndarray, np.ndarray]] = []
 
     def update(self, predicted: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Add an image; returns its confusion, int64 (classes, classes), and its boundaries, int64 (3, classes).
+        """Add an image; return its confusion, int64 (classes, classes), and its boundaries, int64 (3, classes).
 
         Args:
             predicted: uint8 (height, width), the class of each pixel.
-            labels: uint8 (height, width), the same or ``IGNORED``.
+            labels: uint8 (height, width), the true class of each pixel or ``IGNORED``.
+
         Raises:
             UserError: a pixel has no prediction.
         """
         if (predicted == IGNORED).any():
             raise UserError("the network's outputs for an image are not finite: nothing is scored")
-        number, known = len(self.class_names), labels != IGNORED
+        number, is_labeled = len(self.class_names), labels != IGNORED
         confusion = count_confusion(labels, predicted, number, IGNORED)
-        boundaries = boundary_statistics(labels, predicted, number, known)
+        boundaries = boundary_statistics(labels, predicted, number, is_labeled)
         self.state[CONFUSION] += confusion
         self.state[_BOUNDARIES] += boundaries
         self._images.append((reduce_confusions(confusion), boundaries))
         return confusion, boundaries
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Beside what every ``ConfusionMetrics`` computes the boundary IoU, and the number of pixels."""
+        """Compute the scores of ``ConfusionMetrics``, the boundary IoU, and the number of pixels."""
         statistics = reduce_confusions(state[CONFUSION])
         scores = self.scores(statistics[None], state[_BOUNDARIES][None])
         return {**scores, "pixels": int(state[CONFUSION].sum())}
 
     def per_sample(self) -> list[np.ndarray]:
-        """int64 (images, 3, classes), of all pixels and of those near boundaries."""
+        """Return int64 (images, 3, classes), of all pixels and of those near boundaries."""
         none = np.zeros((0, 3, len(self.class_names)), np.int64)
         return [np.stack(column) for column in zip(*self._images)] or [none, none]
 
     def summary(self, values: dict[str, float]) -> str:
+        """Format the scores for the log."""
         shown = (
             f"{super().summary(values)} mean Dice {values['mean Dice']:.4f} boundary IoU {values['boundary IoU']:.4f}"
         )
@@ -82,30 +84,33 @@ def segmentation_figures(
     class_names: Sequence[str],
     predict: Callable[[int], np.ndarray],
 ) -> list[Figure]:
-    """All figures, most telling first.
+    """Build all figures, the most informative first.
 
     Args:
-        samples: what was evaluated, with the ``dataset`` behind it.
+        samples: evaluated samples, with their ``dataset``.
         records: index of each image, and its counts.
-        predict: the class map that the model finds in a sample.
+        class_names: one per class.
+        predict: returns the class map that the model predicts for a sample.
     """
-    confusion, boundaries = map(sum, zip(*(unpacked(counts) for _, counts in records)))
-    statistics = np.stack([reduce_confusions(unpacked(counts)[0]) for _, counts in records])  # (images, 3, classes)
-    right, true, taken = np.moveaxis(statistics, 1, 0)
-    ious = mean_of_defined(quotient(right, true + taken - right))
+    confusion, boundaries = map(sum, zip(*(unpack_counts(counts) for _, counts in records)))
+    statistics = np.stack(
+        [reduce_confusions(unpack_counts(counts)[0]) for _, counts in records]
+    )  # (images, 3, classes)
+    right, true, predicted = np.moveaxis(statistics, 1, 0)
+    ious = nanmean(quotient(right, true + predicted - right))
     hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
     palette = get_palette(samples.dataset, len(class_names))
 
     def draw(index: int, pixels: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
-        found = predict(index)
-        wrong = np.where((labels == IGNORED) | (found == labels), np.uint8(IGNORED), np.uint8(0))
+        predicted = predict(index)
+        wrong = np.where((labels == IGNORED) | (predicted == labels), np.uint8(IGNORED), np.uint8(0))
         gray = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
-        shown = (pixels, labels, palette), (pixels, found, palette), (gray, wrong, _WRONG)
-        return [in_cell(overlaid(*one)) for one in shown]
+        shown = (pixels, labels, palette), (pixels, predicted, palette), (gray, wrong, _WRONG)
+        return [fit_in_cell(overlay_labels(*arguments)) for arguments in shown]
 
     indices = [index for index, _ in records]
     chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]
-    note = "Those with the lowest mean IoU of their own classes: truth, prediction, and what is wrong in red."
+    note = "Images with the lowest mean IoU of their own classes: ground truth, prediction, and mistakes in red."
     return [
         *build_gallery(samples, chosen, draw, note),
         *class_tables(confusion, class_names, "pixels", boundaries),

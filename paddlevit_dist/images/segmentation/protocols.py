@@ -1,10 +1,11 @@
-"""From a network's logits to the class of every pixel of an image as it is stored: whole or by windows, at one scale
-or several, mirrored or not, and how logits become as large as the image. The protocol alone moves a score by a point.
+"""Compute the class of every pixel of a stored image from a network's logits.
 
-The rules are mmsegmentation's (version 1.2.2, mmseg/models/segmentors/encoder_decoder.py, base.py and seg_tta.py): the
-last window of a row or column moves back so that it is whole, summed logits are divided by the windows over each pixel,
-logits are resized to the network's input and then to the stored size, several views are joined as the mean of their
-softmax. One thing differs: a scale other than 1 is made of what the network sees at scale 1, with levels not rounded.
+The protocol alone can change a score by a point: whole images or windows, one scale or several, mirrored or not, and
+how logits are resized. The rules are mmsegmentation's (version 1.2.2, mmseg/models/segmentors/encoder_decoder.py,
+base.py and seg_tta.py): the last window of a row or column is moved back to be whole, summed logits are divided by the
+number of windows over each pixel, logits are resized to the network's input and then to the stored size, and the
+softmax of several views is averaged. One difference: an input at a scale other than 1 is resized from the input at
+scale 1, and its levels are not rounded.
 """
 
 import math
@@ -22,18 +23,18 @@ from .transforms import Size, scaled_size
 
 Network = Callable[[paddle.Tensor], paddle.Tensor]  # pixels (n, 3, h, w), 0 to 255 -> logits (n, classes, h', w')
 _WINDOWS_AT_ONCE = 4
-_LARGEST_BYTES = 1 << 30  # of logits at the size of an image that exist at once
+_LARGEST_BYTES = 1 << 30  # of logits at image size that exist at once
 
 
 class EvaluationProtocol(NamedTuple):
     """How an image is evaluated.
 
     Attributes:
-        crop: height and width of the windows that slide over an image; None: the network sees it whole.
+        crop: height and width of the sliding windows; None: whole images.
         stride: rows and columns from one window to the next.
-        scales: of the image that the network sees.
-        flips: each is seen mirrored as well.
-        is_direct: logits become as large as the stored image in one step, as transformers has it.
+        scales: of the network's input.
+        flips: also use the mirrored image.
+        is_direct: logits are resized to the stored image in one step, as in transformers.
         divisor: sides at a scale other than 1 are enlarged to multiples of it.
     """
 
@@ -46,79 +47,89 @@ class EvaluationProtocol(NamedTuple):
 
     def __str__(self) -> str:
         crop, stride = ("x".join(map(str, sides or ())) for sides in (self.crop, self.stride))
-        seen = f"windows of {crop}, stride {stride}" if self.crop else "whole images"
+        text = f"windows of {crop}, stride {stride}" if self.crop else "whole images"
         scales = ", ".join(f"{scale:g}" for scale in self.scales)
-        seen += "" if self.scales == (1.0,) else f"; mean of scales {scales}"
-        resized = "straight to the stored size" if self.is_direct else "to the input's size, then the stored one"
-        return f"{seen}{'; also mirrored' if self.flips else ''}; logits bilinear {resized}"
+        text += "" if self.scales == (1.0,) else f"; mean of scales {scales}"
+        resized = "directly to the stored size" if self.is_direct else "to the input's size, then the stored one"
+        return f"{text}{'; also mirrored' if self.flips else ''}; logits bilinear {resized}"
 
 
-View = tuple[paddle.Tensor, Size]  # logits float32 (1, classes, h, w) of one look at an image, and what was seen
+View = tuple[paddle.Tensor, Size]  # logits float32 (1, classes, h, w) of one view of an image, and its input size
 
 
 def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: EvaluationProtocol) -> paddle.Tensor:
-    """The class of each pixel, uint8 (*size); ``IGNORED`` where logits are not finite, and around them. Nothing is
-    random, and nothing depends on other images.
+    """Compute the class of each pixel, uint8 (*size); ``IGNORED`` where logits are not finite, and around them.
+
+    The result is deterministic and does not depend on other images.
 
     Args:
-        image: (1, 3, height, width), levels 0 to 255, as the network sees it.
+        network: maps pixels to logits.
+        image: (1, 3, height, width), levels 0 to 255, the network's input.
         size: height and width of the result.
+        protocol: how the image is evaluated.
     """
     if protocol.crop and protocol.scales == (1.0,) and not protocol.flips and tuple(image.shape[2:]) == tuple(size):
-        # An image of any size: of its logits only those of rows that a window still covers are kept.
-        bands = slid(network, image, protocol.crop, protocol.stride)
+        # For images of any size, only the logits of rows that a window still covers are stored.
+        bands = slide_windows(network, image, protocol.crop, protocol.stride)
         return paddle.concat([_most_likely([(band, band.shape[2:])], band.shape[2:]) for band in bands])
     return _most_likely(list(_views(network, image, protocol)), size, protocol.is_direct)
 
 
 def starts(side: int, length: int, step: int) -> list[int]:
-    """Where windows of this length begin along a side; of a side that is shorter there is one window, as long as it."""
+    """Return where windows of ``length`` begin along a side; a shorter side has one window of the side's length."""
     number = max(side - length + step - 1, 0) // step + 1
     return [max(min(place * step, side - length), 0) for place in range(number)]
 
 
 def count_windows(side: int, length: int, step: int) -> np.ndarray:
-    """How many windows cover each place along a side, float32 (side,); of a pixel it is the product of both sides'."""
+    """Count the windows over each position along a side, float32 (side,); a pixel's count is the product of both."""
     counts = np.zeros(side, np.float32)
     for start in starts(side, length, step):
         counts[start : start + length] += 1
     return counts
 
 
-def slid(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> Iterator[paddle.Tensor]:
-    """Mean logits of the windows over each pixel, float32 (1, classes, rows, width): all rows of the image in order,
-    some at a time, as soon as no further window covers them. A window's logits become as large as the window first."""
+def slide_windows(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> Iterator[paddle.Tensor]:
+    """Yield the mean logits of the windows over each pixel, float32 (1, classes, rows, width).
+
+    All rows of the image come in order, some at a time, as soon as no further window covers them. A window's logits are
+    first resized to the window.
+    """
     sides = tuple(image.shape[2:])
     tops, lefts = (starts(*axis) for axis in zip(sides, crop, stride))
-    of_rows, of_columns = (to_device(count_windows(*axis)) for axis in zip(sides, crop, stride))
+    row_counts, column_counts = (to_device(count_windows(*axis)) for axis in zip(sides, crop, stride))
     height, width = min(crop[0], sides[0]), min(crop[1], sides[1])
-    total, done = None, 0  # (1, classes, height, all columns); rows of it that are complete
+    total, done = None, 0  # (1, classes, height, all columns), and the number of its complete rows
     for top, following in zip(tops, [*tops[1:], sides[0]]):
         total = None if total is None else F.pad(total[:, :, done:], [0, 0, 0, done])
         for first in range(0, len(lefts), _WINDOWS_AT_ONCE):
             group = lefts[first : first + _WINDOWS_AT_ONCE]
-            seen = paddle.concat([image[:, :, top : top + height, left : left + width] for left in group])
-            logits = upsample(network(seen), (height, width))
+            windows = paddle.concat([image[:, :, top : top + height, left : left + width] for left in group])
+            logits = upsample(network(windows), (height, width))
             if total is None:
                 total = paddle.zeros([1, logits.shape[1], height, sides[1]])
-            for left, own in zip(group, paddle.split(logits, len(group))):
-                total[:, :, :, left : left + width] = total[:, :, :, left : left + width] + own
+            for left, window_logits in zip(group, paddle.split(logits, len(group))):
+                total[:, :, :, left : left + width] = total[:, :, :, left : left + width] + window_logits
         done = following - top
-        yield total[:, :, :done] / (of_rows[top:following].reshape([-1, 1]) * of_columns)
+        yield total[:, :, :done] / (row_counts[top:following].reshape([-1, 1]) * column_counts)
 
 
 def _views(network: Network, image: paddle.Tensor, protocol: EvaluationProtocol) -> Iterator[View]:
     size = tuple(image.shape[2:])
     for scale in protocol.scales:
-        seen = image
+        scaled = image
         if scale != 1:
             height, width = (-(-side // protocol.divisor) * protocol.divisor for side in scaled_size(size, scale))
-            seen = upsample(image, (height, width))
+            scaled = upsample(image, (height, width))
         for is_mirrored in (False, True)[: 1 + protocol.flips]:
-            one = seen.astype("float32").flip(axis=[3]) if is_mirrored else seen
-            bands = [network(one)] if protocol.crop is None else slid(network, one, protocol.crop, protocol.stride)
+            view = scaled.astype("float32").flip(axis=[3]) if is_mirrored else scaled
+            bands = (
+                [network(view)]
+                if protocol.crop is None
+                else slide_windows(network, view, protocol.crop, protocol.stride)
+            )
             logits = paddle.concat([band.astype("float32") for band in bands], axis=2)
-            yield logits.flip(axis=[3]) if is_mirrored else logits, seen.shape[2:]
+            yield logits.flip(axis=[3]) if is_mirrored else logits, scaled.shape[2:]
 
 
 def _resize(logits: paddle.Tensor, input_size: Size, size: Size, is_direct: bool) -> paddle.Tensor:
@@ -129,7 +140,7 @@ def _resize(logits: paddle.Tensor, input_size: Size, size: Size, is_direct: bool
 
 
 def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> paddle.Tensor:
-    """uint8 (*size). Of one view only some classes are large at a time; of several the means of all are."""
+    """Return the most likely class, uint8 (*size); with one view, only some classes are large at a time."""
     (logits, input_size), number = views[0], views[0][0].shape[1]
     step = max(1, _LARGEST_BYTES // (4 * max(math.prod(size), math.prod(input_size))))
     if len(views) > 1:
@@ -137,10 +148,10 @@ def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> 
     else:
         best = most = None
         for first in range(0, number, step):
-            some = _resize(logits[:, first : first + step], input_size, size, is_direct)
-            place = some.argmax(axis=1) + first
+            chunk = _resize(logits[:, first : first + step], input_size, size, is_direct)
+            place = chunk.argmax(axis=1) + first
             if step < number:
-                value = some.max(axis=1)
+                value = chunk.max(axis=1)
                 place = place if best is None else paddle.where(value > most, place, best)
                 most = value if most is None else paddle.maximum(value, most)
             best = place
@@ -149,6 +160,8 @@ def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> 
 
 
 def upsample(logits: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
-    """float32 (N, classes, *size): bilinear between the centers of pixels. It is made float32 before it becomes large:
-    one large tensor, and not two."""
+    """Resize logits bilinearly between the centers of pixels to float32 (N, classes, *size).
+
+    The conversion to float32 comes first, so that there is one large tensor and not two.
+    """
     return resize_maps(logits.astype("float32"), size)

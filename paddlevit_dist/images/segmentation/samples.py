@@ -1,4 +1,4 @@
-"""The samples of a split, as a loader process reads them, and the arrays of a batch."""
+"""Samples of segmentation, as loader processes read them, and the arrays of a batch."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,19 +8,19 @@ import numpy as np
 import paddle
 
 from ...tasks.sample_checks import BadSample
-from ..data.held_out import DatasetPart, of_row
+from ..data.held_out import DatasetPart, make_row_method
 from ..data.image_samples import ImageSamples
 from .data.segmentation_dataset import SegmentationDataset
 
-HOST = "__host__"  # key of a batch: what a step knows without asking the device
+HOST = "__host__"  # key of a batch for values that a step reads without the device
 
 
-class LabelMapsPart(DatasetPart, SegmentationDataset):  # type: ignore[misc] # what both have is the first one's
-    """Images of another dataset: those held out for validation, or the others."""
+class LabelMapsPart(DatasetPart, SegmentationDataset):  # type: ignore[misc] # the first base class wins
+    """A part of another dataset: the images held out for validation, or the others."""
 
     dataset: Any
-    labels = None  # type: ignore[assignment] # of an image there are many
-    read_labels = of_row("read_labels")
+    labels = None  # type: ignore[assignment] # an image has many labels
+    read_labels = make_row_method("read_labels")
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
@@ -28,29 +28,31 @@ class LabelMapsPart(DatasetPart, SegmentationDataset):  # type: ignore[misc] # w
 
 
 class SegmentationSample(NamedTuple):
-    """An image as the network sees it, and the class of each pixel.
+    """The network's input for an image, and the class of each pixel.
 
     Attributes:
         image: uint8 (3, height, width).
-        labels: uint8, from 0, or ``IGNORED``: in training (height, width), else of the image as stored; none of a new
-            image.
+        labels: uint8, from 0, or ``IGNORED``: in training (height, width), else of the stored image; empty for an image
+            without labels.
         index: of the sample.
         original_size: height and width of the stored image.
-        is_training: it goes through the network in a batch, else alone.
+        is_training: it is part of a batch, else evaluated alone.
     """
 
     image: np.ndarray
     labels: np.ndarray
-    index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
+    index: int  # type: ignore[assignment]  # hides a method of tuples that is not used
     original_size: tuple[int, int]
     is_training: bool = False
 
 
 class SegmentationSamples(ImageSamples):
-    """A dataset of images with label maps with its transform.
+    """A dataset of images with label maps, and its transform.
 
     Args:
-        transform: for training, of an image and its labels with a generator; else of an image.
+        dataset: the dataset.
+        transform: in training, of an image and its labels with a generator; else of an image.
+        is_training: use the transform of training.
     """
 
     def __init__(self, dataset: SegmentationDataset, transform: Callable[..., Any], is_training: bool) -> None:
@@ -58,10 +60,11 @@ class SegmentationSamples(ImageSamples):
         self.transform, self.is_training = transform, is_training
 
     def read_sample(self, index: int, generator: np.random.Generator) -> SegmentationSample:
+        """Read and transform sample ``index``."""
         stored, labels = self.dataset.read(index)
         size = (stored.height, stored.width)
         if labels.shape != size or labels.dtype != np.uint8:
-            raise BadSample(f"its labels are {labels.dtype} {labels.shape}: expected uint8 {size}, as the image")
+            raise BadSample(f"its labels are {labels.dtype} {labels.shape}: expected uint8 {size}, like the image")
         if self.is_training:
             image, labels = self.transform(stored, labels, generator)
         else:
@@ -70,12 +73,11 @@ class SegmentationSamples(ImageSamples):
 
 
 def collate(samples: Sequence[SegmentationSample]) -> dict[str, Any]:
-    """A batch of N images.
+    """Collate N images to a batch.
 
     Returns:
-        In training ``images`` uint8 (N, 3, H, W) and ``labels`` uint8 (N, H, W). In an evaluation, where sizes differ
-        and no image is padded, ``pixels`` and ``labels`` uint8 (of all images one after the other,), see
-        ``split_batch``.
+        In training, ``images`` uint8 (N, 3, H, W) and ``labels`` uint8 (N, H, W). In an evaluation, where sizes differ
+        and no image is padded, ``pixels`` and ``labels`` uint8 (all images one after the other,), see ``split_batch``.
     """
     if samples[0].is_training:
         return {
@@ -95,25 +97,25 @@ class EvaluatedImage(NamedTuple):
 
     Attributes:
         index: of the sample.
-        image: uint8 (1, 3, height, width), as the network sees it.
-        labels: uint8 of ``original_size``; of a new image there are none, (0, 0).
+        image: uint8 (1, 3, height, width), the network's input.
+        labels: uint8 of ``original_size``; (0, 0) for an image without labels.
         original_size: height and width of the stored image.
     """
 
-    index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
+    index: int  # type: ignore[assignment]  # hides a method of tuples that is not used
     image: paddle.Tensor
     labels: paddle.Tensor
     original_size: tuple[int, int]
 
 
 def split_batch(batch: dict[str, Any]) -> list[EvaluatedImage]:
-    """The images of an evaluation's batch, each by itself: no number depends on the company that it keeps."""
+    """Split an evaluation's batch into images, so that each result is independent of the other images."""
     images = []
     pixel = label = 0
-    for index, (height, width), labeled, original_size in batch[HOST]:
-        pixels, labels = 3 * height * width, labeled[0] * labeled[1]
+    for index, (height, width), labels_shape, original_size in batch[HOST]:
+        pixels, labels = 3 * height * width, labels_shape[0] * labels_shape[1]
         image = batch["pixels"][pixel : pixel + pixels].reshape([1, 3, height, width])
-        own = batch["labels"][label : label + labels].reshape(list(labeled))
-        images.append(EvaluatedImage(index, image, own, original_size))
+        image_labels = batch["labels"][label : label + labels].reshape(list(labels_shape))
+        images.append(EvaluatedImage(index, image, image_labels, original_size))
         pixel, label = pixel + pixels, label + labels
     return images

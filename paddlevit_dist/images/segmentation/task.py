@@ -9,8 +9,15 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...losses import cross_entropies, dice_losses, hardest, look_up_weights, lovasz_of_rows, resized_cross_entropy
-from ...metrics.counts import packed
+from ...losses import (
+    cross_entropies,
+    dice_losses,
+    look_up_weights,
+    mark_hardest,
+    resized_cross_entropy,
+    row_lovasz_softmax,
+)
+from ...metrics.counts import pack_counts
 from ...registry import MASK_LABELS, annotation_type
 from ...runtime import autocast
 from ...runtime.environment import program
@@ -28,18 +35,18 @@ from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset
 from ..data.inputs import IMAGES, AnnotatedImages
-from ..drawing import get_palette, in_cell, overlaid, with_legend
+from ..drawing import add_legend, fit_in_cell, get_palette, overlay_labels
 from ..models.segmenter import Segmenter
 from ..transforms.described import describe_input, draw_image, normalize
-from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_labels
+from .data.segmentation_dataset import IGNORED, SegmentationDataset, summarize_labels
 from .metrics import SegmentationMetrics, segmentation_figures
 from .protocols import EvaluationProtocol, class_map, upsample
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, split_batch
 from .settings import SegmentationSettings
 from .transforms import SegmentationEvaluationTransform, Size, evaluation_transform, training_transform
 
-MASKS, CLASSES = "masks", "classes.txt"  # folder, and file beside it
-_OF_PIXELS, _OF_CLASSES = ("loss", "auxiliary"), ("dice", "lovasz")  # what terms are divided by
+MASKS, CLASSES = "masks", "classes.txt"  # folder, and file next to it
+_PIXEL_LOSSES, _CLASS_LOSSES = ("loss", "auxiliary"), ("dice", "lovasz")  # losses divided by pixels, by classes
 _NO_LABELS = np.zeros((0, 0), np.uint8)
 _OUTPUT = (
     "(batch, classes, rows, columns), logits at the network's own resolution: resize them bilinearly between the "
@@ -48,12 +55,12 @@ _OUTPUT = (
 
 
 class ImageSegmentation(BackboneTask):
-    """Trains and evaluates a network that gives each pixel of an image a class.
+    """Trains and evaluates a network that classifies each pixel of an image.
 
     Cross-entropy is divided by the labeled pixels of all ranks and micro-batches, or by their classes' weights. Dice
-    and Lovasz losses are of each class in each image, and divided by how many of these there are. mmsegmentation's
-    authors divide by the pixels of a device, those without a class too. Scores: each image alone, all of its pixels
-    once, at its stored size; no number depends on batches or processes.
+    and Lovasz losses are computed for each class in each image and divided by their number. mmsegmentation divides by
+    all pixels of a device, including unlabeled ones. Each image is scored alone, all of its pixels once, at its stored
+    size; results do not depend on batches or processes.
     """
 
     config: SegmentationSettings
@@ -70,22 +77,23 @@ class ImageSegmentation(BackboneTask):
 
     def __init__(self, config: SegmentationSettings) -> None:
         super().__init__(config)
-        if annotation_type("model", config.MODEL.NAME) not in (None, MASK_LABELS):  # None: a user's own
+        if annotation_type("model", config.MODEL.NAME) not in (None, MASK_LABELS):  # None: a user's model
             raise UserError(
-                f"MODEL.NAME {config.MODEL.NAME} is not a model that labels pixels: take segformer_b0, for example, or "
+                f"MODEL.NAME {config.MODEL.NAME} is not a segmentation model; set segformer_b0, for example, or "
                 f"another that '{program('inspect')} --list' names below TASK {config.TASK}"
             )
 
     # ---- data --------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentationSamples:
+        """Open a split with its transform, check it, and log what was found."""
         data, is_training = self.config.DATA, self.trains_on(split)
         dataset, notices = open_dataset(self.config, SegmentationDataset, LabelMapsPart, split, cache_folder)
         if not len(dataset):
             raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
         if self._inspection is not None:
-            notices += self._inspection.look(dataset, split, dataset.num_classes)
-            notices += look_at_labels(dataset, split)
+            notices += self._inspection.inspect(dataset, split, dataset.num_classes)
+            notices += summarize_labels(dataset, split)
         transform: Any = training_transform(data) if is_training else evaluation_transform(data)
         samples = SegmentationSamples(dataset, transform, is_training)
         samples.notices = [one_line(line) for line in notices]
@@ -94,87 +102,98 @@ class ImageSegmentation(BackboneTask):
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         if weights is not None and len(weights) != self.num_classes:
             raise UserError(
-                f"SEGMENTATION.CLASS_WEIGHTS has {len(weights)} numbers: expected one for each of the "
+                f"SEGMENTATION.CLASS_WEIGHTS has {len(weights)} numbers; expected one for each of the "
                 f"{self.num_classes} classes"
             )
         if is_training:
             self.replace_unreadable(samples)
         else:
-            samples.protocol = self.protocol_line()
+            samples.eval_protocol = self.protocol_line()
         return samples
 
     def dataset_signature(self, samples: Any) -> dict[str, Any]:
+        """Return what identifies the data of a split: names, classes, orientation and colors."""
         facts = {
             **super().dataset_signature(samples),
             "number of classes": self.num_classes,
             "classes": self.class_names,
         }
-        if isinstance(samples, SegmentationSamples):  # not a program's own
+        if isinstance(samples, SegmentationSamples):  # not a program's samples
             facts[TURNED] = is_turned(samples.dataset)
         return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
 
     def preprocess_signature(self) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on."""
         data = self.config.DATA
         sides = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
         names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {f"DATA.{name}": data[name] for name in names}
 
     def classes_in(self, sample: SegmentationSample) -> np.ndarray | None:
+        """Return the classes in a sample."""
         return np.setdiff1d(sample.labels, IGNORED).astype(np.int64)
 
     def check_sample(self, sample: SegmentationSample) -> None:
+        """Check the labels of a sample."""
         require_labels(sample.labels.ravel(), self.num_classes, IGNORED, "class", "pixel")
 
     def collate(self, samples: Sequence[SegmentationSample]) -> dict[str, Any]:
+        """Collate samples to a batch."""
         return collate(samples)
 
     def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labeled]:
-        """A collated training batch as the model sees it, under the colors of its labels."""
+        """Return a collated training batch as the model sees it, overlaid with the colors of its labels."""
         return [self._image(image, labels, samples) for image, labels in zip(batch["images"], batch["labels"])]
 
     def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labeled]:
-        """Images as they are scored, at their stored size."""
+        """Return the scored images at their stored size, overlaid with the colors of their labels."""
         readings = map(samples.dataset.read, indices)
         return [self._image(np.asarray(image).transpose(2, 0, 1), labels, samples) for image, labels in readings]
 
     def _image(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labeled:
-        drawn = overlaid(image.transpose(1, 2, 0), labels, get_palette(samples.dataset, len(self.class_names)))
+        overlay = overlay_labels(image.transpose(1, 2, 0), labels, get_palette(samples.dataset, len(self.class_names)))
         share = np.count_nonzero(labels != IGNORED) / max(labels.size, 1)
-        return in_cell(drawn), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labeled"
+        return fit_in_cell(overlay), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labeled"
 
     def image_legend(self) -> list[tuple[str, Color]]:
+        """Return the names and colors of the classes."""
         return self.build_legend([tuple(color) for color in get_palette(self, len(self.class_names)).tolist()])
 
     # ---- model -------------------------------------------------------------------------------------------------
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        """Build the model."""
         model = super().build_model(num_classes)
-        self.auxiliary_weight = getattr(model, "auxiliary_weight", Segmenter.auxiliary_weight)  # of a user's own
+        self.auxiliary_weight = getattr(model, "auxiliary_weight", Segmenter.auxiliary_weight)  # a user's model
         return model
 
     # ---- training ------------------------------------------------------------------------------------------------
 
     @property
     def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # hard pixels are counted by the step
+        """Names of the losses whose divisors are counted before a step."""
         keys = self.config.SEGMENTATION
-        of_classes = _OF_CLASSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
-        return (*_OF_PIXELS[keys.OHEM_THRESHOLD is not None :], *of_classes)
+        of_classes = _CLASS_LOSSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
+        return (*_PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :], *of_classes)
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Count the divisors of the losses: labeled pixels, or classes in images."""
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
-        of_images = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
-        pixels = of_images[:, :IGNORED].sum(axis=0)  # (classes,)
+        image_counts = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
+        pixels = image_counts[:, :IGNORED].sum(axis=0)  # (classes,)
         labeled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
-        present = np.count_nonzero(of_images[:, :IGNORED])
-        numbers = {**dict.fromkeys(_OF_PIXELS, labeled), **dict.fromkeys(_OF_CLASSES, present)}
+        present = np.count_nonzero(image_counts[:, :IGNORED])
+        numbers = {**dict.fromkeys(_PIXEL_LOSSES, labeled), **dict.fromkeys(_CLASS_LOSSES, present)}
         return {name: numbers[name] for name in self.count_names}
 
     def expected_losses(self) -> dict[str, float]:
+        """Return the loss of uniform predictions, to compare the first loss with."""
         return {"loss": math.log(self.num_classes)}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
+        """Compute the losses of a batch."""
         labels = batch["labels"].astype("int64")  # (N, H, W)
         outputs = model(self.normalizer(batch["images"]))
         main, *auxiliary = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
@@ -187,7 +206,7 @@ class ImageSegmentation(BackboneTask):
             if keys.DICE_WEIGHT:
                 terms["dice"] = LossTerm(*dice_losses(*rows), keys.DICE_WEIGHT)
             if keys.LOVASZ_WEIGHT:
-                terms["lovasz"] = LossTerm(*lovasz_of_rows(*rows), keys.LOVASZ_WEIGHT)
+                terms["lovasz"] = LossTerm(*row_lovasz_softmax(*rows), keys.LOVASZ_WEIGHT)
             for other in auxiliary:
                 term = self._cross_entropy(other.astype("float32"), labels)
                 terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
@@ -196,14 +215,14 @@ class ImageSegmentation(BackboneTask):
     def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, threshold: float | None = None) -> LossTerm:
         keys = self.config.SEGMENTATION
         weights = None if keys.CLASS_WEIGHTS is None else tuple(keys.CLASS_WEIGHTS)
-        counted = (
+        pixel_weights = (
             (labels != IGNORED).astype("float32") if weights is None else look_up_weights(labels, IGNORED, weights)
         )
         if threshold is None:
-            return LossTerm(resized_cross_entropy(logits, labels, IGNORED, weights), counted.sum())
+            return LossTerm(resized_cross_entropy(logits, labels, IGNORED, weights), pixel_weights.sum())
         losses = cross_entropies(logits, labels, IGNORED, axis=1)
-        counted = counted * hardest(losses, labels, IGNORED, threshold, keys.OHEM_MIN_KEPT)
-        return LossTerm((losses * counted).sum(), counted.sum())
+        pixel_weights = pixel_weights * mark_hardest(losses, labels, IGNORED, threshold, keys.OHEM_MIN_KEPT)
+        return LossTerm((losses * pixel_weights).sum(), pixel_weights.sum())
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
@@ -215,57 +234,62 @@ class ImageSegmentation(BackboneTask):
 
     @property
     def protocol(self) -> EvaluationProtocol:
-        """Return what SEGMENTATION says of evaluations."""
+        """The evaluation protocol that SEGMENTATION configures."""
         keys, crop = self.config.SEGMENTATION, self.crop
         stride = tuple(keys.STRIDE or (max(1, 2 * side // 3) for side in crop))
         more = tuple(keys.SCALES), keys.FLIP, keys.RESIZE_LOGITS_VIA == "stored", self.config.DATA.EVAL_DIVISOR
         return EvaluationProtocol(crop if keys.PROTOCOL == "slide" else None, stride, *more)
 
     def protocol_line(self) -> str:
-        """Say what a score depends on besides the weights and the data."""
-        data, said = self.config.DATA, "stored size"
+        """Describe what a score depends on in addition to the weights and the data."""
+        data, text = self.config.DATA, "stored size"
         if data.EVAL_SHORTEST_SIDE is not None:
-            said = f"shorter side {data.EVAL_SHORTEST_SIDE}"
-            said += f", longer at most {data.EVAL_LONGEST_SIDE}" if data.EVAL_LONGEST_SIDE is not None else ""
-        said += f", multiples of {data.EVAL_DIVISOR}" if data.EVAL_DIVISOR > 1 else ""
-        return f"{said}{'' if said == 'stored size' else f', bilinear of {data.RESIZE}'}; {self.protocol}"
+            text = f"shorter side {data.EVAL_SHORTEST_SIDE}"
+            text += f", longer at most {data.EVAL_LONGEST_SIDE}" if data.EVAL_LONGEST_SIDE is not None else ""
+        text += f", multiples of {data.EVAL_DIVISOR}" if data.EVAL_DIVISOR > 1 else ""
+        return f"{text}{'' if text == 'stored size' else f', bilinear of {data.RESIZE}'}; {self.protocol}"
 
     def build_metrics(self) -> Metrics:
+        """Return the metrics of an evaluation."""
         return SegmentationMetrics(self.class_names)
 
     def class_maps(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[list[np.ndarray]]:
-        """Class map and labels of each image of a batch, uint8 (height, width); a device computes the next one while
-        an image is looked at."""
+        """Yield class map and labels of each image of a batch, uint8 (height, width).
+
+        A device computes the next image while the caller processes one.
+        """
 
         def network(pixels: paddle.Tensor) -> paddle.Tensor:
             return model(self.normalizer(pixels))
 
-        protocol, before = self.protocol, None
+        protocol, read_previous = self.protocol, None
         for image in split_batch(batch):
-            found = class_map(network, image.image, image.original_size, protocol)
-            later = read_later(found, image.labels)
-            if before is not None:
-                yield before()
-            before = later
-        if before is not None:
-            yield before()
+            prediction = class_map(network, image.image, image.original_size, protocol)
+            read_result = read_later(prediction, image.labels)
+            if read_previous is not None:
+                yield read_previous()
+            read_previous = read_result
+        if read_previous is not None:
+            yield read_previous()
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+        """Update the metrics, and write the predictions of a batch."""
         predictions, records = [], []
         for predicted, labels in self.class_maps(model, batch):
-            if not labels.size:  # of a split without label maps
+            if not labels.size:  # a split without label maps
                 labels = np.full_like(predicted, IGNORED)
-            records.append(packed(*step.metrics.update(predicted, labels)))
+            records.append(pack_counts(*step.metrics.update(predicted, labels)))
             predictions.append(predicted)
         if step.writer is not None:
             step.writer.add(predictions)
         return (lambda: records) if step.keeps_records else None
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[np.ndarray]:
-        """The class of each pixel of each image, uint8 of its stored size; ``IGNORED`` where nothing can be said."""
+        """Predict the class of each pixel, uint8 of the stored size; ``IGNORED`` where logits are not finite."""
         return [predicted for predicted, _ in self.class_maps(model, batch)]
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        """Build the figures of an evaluation."""
         if not records or not isinstance(samples, SegmentationSamples):
             return []
 
@@ -277,13 +301,14 @@ class ImageSegmentation(BackboneTask):
     # ---- prediction ----------------------------------------------------------------------------------------------
 
     def load_meta(self, learned: CheckpointMeta) -> None:
+        """Take classes and their colors from a checkpoint's metadata."""
         super().load_meta(learned)
         colors = learned.data.get("palette")
         if isinstance(colors, str):
             self.palette = np.frombuffer(bytes.fromhex(colors), np.uint8).reshape(-1, 3)
 
     def name_classes(self, number: int, learned: CheckpointMeta) -> None:
-        """Take the names from the weights; those that say nothing know the classes of their recipe's published data."""
+        """Take the names from the weights; without names, use the published classes of their recipe's dataset."""
         if not learned.class_names:
             published = published_classes(self.config.DATA.DATASET.removesuffix("_segmentation"), None, 0)
             if len(published.names) == number:
@@ -291,10 +316,11 @@ class ImageSegmentation(BackboneTask):
         super().name_classes(number, learned)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """Open images at paths, or in memory, with the transform of an evaluation."""
         return self.new_images(inputs, cache_folder, SegmentationInput(evaluation_transform(self.config.DATA)))
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        """The share of each class in the pixels of an image.
+        """Return the share of each class in the pixels of an image.
 
         Raises:
             BadSample: the outputs are not finite.
@@ -306,14 +332,16 @@ class ImageSegmentation(BackboneTask):
         return [{f"share {name}": share for name, share in zip(self.class_names, shares)}]
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
+        """Return the writer of masks and overlaid images."""
         return MaskWriter(folder, samples, self.class_names, get_palette(self, len(self.class_names)))
 
     # ---- export --------------------------------------------------------------------------------------------------
 
     def export_parts(self) -> ExportParts:
+        """Return what an export contains in addition to the model."""
         data, size = self.config.DATA, self.crop
-        resize = "as 'evaluated' says; then windows of the input's size, or all of it where it has this size"
-        about = {
+        resize = "see 'evaluated'; then windows of the input's size, or the whole image if it has this size"
+        meta = {
             **describe_input(data, self.turns, resize, f"bilinear of {data.RESIZE}"),
             "output": _OUTPUT,
             "evaluated": self.protocol_line(),
@@ -321,28 +349,32 @@ class ImageSegmentation(BackboneTask):
         image = draw_image(*size)
         example = {"picture": image, "input": normalize(image, data)}
         shape = (self.num_classes, None, None)
-        return ExportParts(3, about, size, example=example, output_names=("logits",), output_shape=shape)
+        return ExportParts(3, meta, size, example=example, output_names=("logits",), output_shape=shape)
 
     def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
-        return OfOneSize(function, self.crop)
+        """Wrap an exported model, to check the size of its input."""
+        return FixedSizeModel(function, self.crop)
 
 
 class SegmentationInput(NamedTuple):
-    """An image without labels as an evaluation would see it."""
+    """The input transform of predictions."""
 
     transform: SegmentationEvaluationTransform
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> SegmentationSample:
+        """Transform an image; it has no labels."""
         return SegmentationSample(self.transform(image), _NO_LABELS, -1, (image.height, image.width))
 
 
 class MaskWriter(PredictionWriter):
-    """Writes ``masks/NAME.png``, whose pixels are numbers of classes from 0 and which shows their colors, of each
-    image; and of a new one ``pictures/NAME.jpg`` under these colors, with their names.
+    """Writes ``masks/NAME.png`` for each image, with class numbers from 0 as pixels and the classes' colors as palette.
+
+    For new images, also writes a copy overlaid with these colors, with a legend, to the folder ``IMAGES``.
 
     Args:
-        folder: exists.
-        samples: of ``open_inputs``, or of a split.
+        folder: folder of the prediction, exists.
+        samples: samples of ``open_inputs``, or of a split.
+        class_names: one per class.
         palette: uint8 (classes, 3).
     """
 
@@ -355,49 +387,52 @@ class MaskWriter(PredictionWriter):
         self._images = AnnotatedImages(folder, samples)
 
     def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
+        """Write the mask of an image, and the overlaid image."""
         name = f"{MASKS}/{self._images.name(index)}.png"
         (self.folder / MASKS).mkdir(exist_ok=True)
         mask = Image.fromarray(prediction)
         mask.putpalette(self.palette.tobytes())
         with atomic_file(self.folder / name) as file:
             mask.save(file, "PNG")
-        drawn = self._images.write(index, lambda image: self._draw(image, prediction))
-        return {"mask": name} if drawn is None else {"mask": name, "picture": drawn}
+        overlay_name = self._images.write(index, lambda image: self._draw(image, prediction))
+        return {"mask": name} if overlay_name is None else {"mask": name, "picture": overlay_name}
 
     def _draw(self, image: Image.Image, prediction: np.ndarray) -> Image.Image:
-        found = np.unique(prediction).tolist()
-        entries = [(self.class_names[number], tuple(self.palette[number].tolist())) for number in found]
-        return with_legend(overlaid(np.asarray(image), prediction, self.palette), entries)
+        numbers = np.unique(prediction).tolist()
+        entries = [(self.class_names[number], tuple(self.palette[number].tolist())) for number in numbers]
+        return add_legend(overlay_labels(np.asarray(image), prediction, self.palette), entries)
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
+        """Write the class names; return lines about the files."""
         if not any(True for _ in entries):
             return []
         with atomic_file(self.folder / CLASSES) as file:
             file.write("".join(f"{name}\n" for name in self.class_names).encode())
-        said = f"masks are in {self.folder / MASKS}: the number of a pixel is the line of its class in "
-        lines = [f"{said}{self.folder / CLASSES}, from 0"]
+        where = f"masks are in {self.folder / MASKS}: the number of a pixel is the line of its class in "
+        lines = [f"{where}{self.folder / CLASSES}, from 0"]
         if isinstance(self.samples, InputSamples):
-            lines.append(f"images under the colors of their classes are in {self.folder / IMAGES}")
+            lines.append(f"images overlaid with the colors of their classes are in {self.folder / IMAGES}")
         return lines
 
 
-class OfOneSize(paddle.nn.Layer):
-    """An exported segmenter, whose input has this height and width, in the place of the network."""
+class FixedSizeModel(paddle.nn.Layer):
+    """An exported segmenter with a fixed input size, which replaces the network."""
 
     def __init__(self, function: paddle.nn.Layer, size: Size) -> None:
         super().__init__()
         self.function, self._size = function, size
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
-        """
+        """Run the exported segmenter.
+
         Raises:
             UserError: images, or windows of them, have another size.
         """
         if tuple(images.shape[2:]) != self._size:
-            own, theirs = ("x".join(map(str, size)) for size in (self._size, images.shape[2:]))
+            size, input_size = ("x".join(map(str, size)) for size in (self._size, images.shape[2:]))
             raise UserError(
-                f"the exported model takes {own} pixels (height x width), and the network would see {theirs} here: set "
-                f"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP [{own.replace('x', ', ')}], enlarge smaller "
+                f"the exported model takes {size} pixels (height x width), but the input has {input_size}; set "
+                f"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP [{size.replace('x', ', ')}], enlarge smaller "
                 "images with DATA.EVAL_SHORTEST_SIDE, or export the model for this size (-image_size)"
             )
         return self.function(images)

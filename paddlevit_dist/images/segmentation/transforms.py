@@ -1,9 +1,8 @@
-"""Transforms of images and label maps together in training and evaluation; everything random comes from the sample's
-generator.
+"""Transforms of images with their label maps; everything random comes from the sample's generator.
 
-The course is mmsegmentation's for ADE20K and Cityscapes (configs/_base_/datasets/ade20k.py, version 1.2.2): resize to a
-random scale, crop, mirror half of the images, change colors, fill up to the crop's size. Images are resized
-bilinearly, with Pillow's filter or as OpenCV does; labels are those of the nearest pixel.
+The steps are mmsegmentation's for ADE20K and Cityscapes (configs/_base_/datasets/ade20k.py, version 1.2.2): resize to a
+random scale, crop, mirror half of the images, change colors, pad to the crop's size. Images are resized bilinearly,
+with Pillow's filter or OpenCV's; labels are taken from the nearest pixel.
 """
 
 from collections.abc import Mapping
@@ -14,58 +13,61 @@ from PIL import Image
 
 from ...registry import resolve
 from ...tasks.sample_checks import BadSample
-from ..transforms.resizing import PILLOW, Size, fitted_scale, nearest, resize_image, scaled_size
+from ..transforms.resizing import PILLOW, Size, find_nearest_pixels, fitted_scale, resize_image, scaled_size
 from .data.segmentation_dataset import IGNORED
 from .settings import SegmentationDataSection
 
-_CROPS = 10  # drawn in search of one with several classes
+_CROPS = 10  # attempts to draw a crop with several classes
 
 
 @dataclass(frozen=True)
 class SegmentationEvaluationTransform:
-    """Resize so that the shorter side is ``shortest``, or less where the longer one would pass ``longest``; None: as
-    stored. Then enlarge both sides to multiples of ``divisor``, in a second step, as SegFormer's authors do
-    (``AlignedResize``)."""
+    """Resize an image for evaluation.
+
+    The shorter side becomes ``shortest``, or less if the longer one would exceed ``longest``; None: as stored. Then
+    both sides are enlarged to multiples of ``divisor``, in a second step, as in SegFormer's code (``AlignedResize``).
+    """
 
     shortest: int | None = None
     longest: int | None = None
     divisor: int = 1
-    how: str = PILLOW
+    interpolation: str = PILLOW
 
     def __call__(self, original: Image.Image) -> np.ndarray:
-        """The network's view of an image, uint8 (3, height, width)."""
+        """Return the network's input for an image, uint8 (3, height, width)."""
         for size in self.sizes((original.height, original.width)):
             if size != (original.height, original.width):
-                original = Image.fromarray(resize_image(original, size, self.how))
+                original = Image.fromarray(resize_image(original, size, self.interpolation))
         return np.ascontiguousarray(np.asarray(original).transpose(2, 0, 1))
 
     def sizes(self, size: Size) -> tuple[Size, Size]:
-        """Height and width of an image of this ``size`` after both steps."""
+        """Return height and width of an image of this ``size`` after both steps."""
         height, width = scaled_size(size, fitted_scale(size, self.shortest, self.longest))
         return (height, width), (-(-height // self.divisor) * self.divisor, -(-width // self.divisor) * self.divisor)
 
 
 @dataclass(frozen=True)
 class SegmentationTrainingTransform:
-    """A user's own transforms, then resize, crop, mirror, change colors, fill up.
+    """A user's transforms, then resize, crop, mirror, change colors, pad.
 
     Attributes:
-        own: names of ``register_transform``.
-        shortest, longest: the size of scale 1, as in ``SegmentationEvaluationTransform``.
+        custom_transforms: names of ``register_transform``.
+        shortest: shorter side at scale 1, see ``SegmentationEvaluationTransform``.
+        longest: limit of the longer side at scale 1.
         scales: smallest and largest scale.
-        how: as in ``resized``.
+        interpolation: filter, see ``resize_image``.
         crop: height and width of the result.
-        largest_share: of the labeled pixels of a crop that one class may have, see ``_choose``.
+        largest_share: limit of one class's share of the labeled pixels in a crop, see ``_choose``.
         flip_probability: of a mirrored image.
         is_photometric: colors change.
-        padding: red, green and blue of what is beside an image smaller than the crop.
+        padding: red, green and blue outside an image smaller than the crop.
     """
 
-    own: tuple[str, ...]
+    custom_transforms: tuple[str, ...]
     shortest: int | None
     longest: int | None
     scales: tuple[float, float]
-    how: str
+    interpolation: str
     crop: Size
     largest_share: float
     flip_probability: float
@@ -75,20 +77,20 @@ class SegmentationTrainingTransform:
     def __call__(
         self, original: Image.Image, labels: np.ndarray, generator: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Image uint8 (3, *crop) and labels uint8 crop, ``IGNORED`` beside the image."""
-        for name in self.own:
-            original, labels = with_own(name, original, labels, generator)
+        """Return an image uint8 (3, *crop) and labels uint8 crop, ``IGNORED`` outside the image."""
+        for name in self.custom_transforms:
+            original, labels = apply_user_transform(name, original, labels, generator)
         stored = labels.shape
         scale = generator.uniform(*self.scales) * fitted_scale(stored, self.shortest, self.longest)
         size = scaled_size(stored, scale)
-        rows, columns = nearest(stored, size)
+        rows, columns = find_nearest_pixels(stored, size)
         top, left, height, width = part = self._choose(labels, rows, columns, generator)
         labels = _take(labels, rows[top : top + height], columns[left : left + width])
-        pixels = resize_image(original, size, self.how, part)  # of the resized image only what is kept
+        pixels = resize_image(original, size, self.interpolation, part)  # computes only the crop
         if generator.random() < self.flip_probability:
             pixels, labels = pixels[:, ::-1], labels[:, ::-1]
         if self.is_photometric:
-            pixels = with_other_colors(pixels, generator)
+            pixels = distort_colors(pixels, generator)
         image = np.empty((3, *self.crop), np.uint8)
         image[:] = np.array(self.padding, np.uint8)[:, None, None]
         image[:, :height, :width] = pixels.transpose(2, 0, 1)
@@ -99,29 +101,31 @@ class SegmentationTrainingTransform:
     def _choose(
         self, labels: np.ndarray, rows: np.ndarray, columns: np.ndarray, generator: np.random.Generator
     ) -> tuple[int, int, int, int]:
-        """Top, left, height and width of a crop of the resized image. One with a single class, or with at least
-        ``largest_share`` of one, is drawn again, ten times at most, as mmsegmentation's ``RandomCrop`` does
-        (``cat_max_ratio``)."""
+        """Draw top, left, height and width of a crop of the resized image.
+
+        A crop with a single class, or with at least ``largest_share`` of one class, is drawn again, at most ten times,
+        as in mmsegmentation's ``RandomCrop`` (``cat_max_ratio``).
+        """
         height, width = min(self.crop[0], len(rows)), min(self.crop[1], len(columns))
         tries = _CROPS if self.largest_share < 1 else 0
         for attempt in range(tries + 1):
             top = int(generator.integers(0, len(rows) - height, endpoint=True))
             left = int(generator.integers(0, len(columns) - width, endpoint=True))
             if attempt < tries:
-                seen = _take(labels, rows[top : top + height], columns[left : left + width])
-                counts = np.bincount(seen.ravel(), minlength=IGNORED + 1)[:IGNORED]
+                crop_labels = _take(labels, rows[top : top + height], columns[left : left + width])
+                counts = np.bincount(crop_labels.ravel(), minlength=IGNORED + 1)[:IGNORED]
                 if np.count_nonzero(counts) > 1 and counts.max() < self.largest_share * counts.sum():
                     break
         return top, left, height, width
 
 
 def _take(labels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The labels where chosen rows and columns cross, whole rows at once."""
+    """Take the labels at chosen rows and columns, whole rows at once."""
     return labels.take(rows, axis=0).take(columns, axis=1)
 
 
 def training_transform(data: SegmentationDataSection) -> SegmentationTrainingTransform:
-    """Make what the keys below DATA describe.
+    """Build the training transform from the keys of DATA.
 
     Raises:
         UserError: a transform of that name is not registered.
@@ -129,11 +133,11 @@ def training_transform(data: SegmentationDataSection) -> SegmentationTrainingTra
     for name in data.TRANSFORMS:
         resolve("transform", name)
     return SegmentationTrainingTransform(
-        own=tuple(data.TRANSFORMS),
+        custom_transforms=tuple(data.TRANSFORMS),
         shortest=data.BASE_SHORTEST_SIDE,
         longest=data.BASE_LONGEST_SIDE,
         scales=tuple(data.SCALE_RANGE),
-        how=data.RESIZE,
+        interpolation=data.RESIZE,
         crop=tuple(data.CROP_SIZE),
         largest_share=data.MAX_CLASS_FRACTION,
         flip_probability=data.HORIZONTAL_FLIP,
@@ -143,30 +147,38 @@ def training_transform(data: SegmentationDataSection) -> SegmentationTrainingTra
 
 
 def evaluation_transform(data: SegmentationDataSection) -> SegmentationEvaluationTransform:
-    """Make what the keys below DATA describe."""
+    """Build the evaluation transform from the keys of DATA."""
     return SegmentationEvaluationTransform(
         data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_DIVISOR, data.RESIZE
     )
 
 
-def with_own(
+def apply_user_transform(
     name: str, image: Image.Image, labels: np.ndarray, generator: np.random.Generator
 ) -> tuple[Image.Image, np.ndarray]:
-    """Image and labels after a user's transform: an object of albumentations, or one that can be seeded as those are
-    (``set_random_seed``), or a function that takes the generator as well.
+    """Apply a user's transform to image and labels.
+
+    The transform is an object of albumentations or with its method ``set_random_seed``, or a function that takes the
+    generator.
+
+    Args:
+        name: of ``register_transform``.
+        image: RGB.
+        labels: uint8 (height, width).
+        generator: of the sample.
 
     Raises:
-        BadSample: it returns something else than an image and labels of its size.
+        BadSample: it does not return an image and labels of the same size.
     """
-    transform, given = resolve("transform", name), {"image": np.array(image), "mask": labels}
+    transform, arguments = resolve("transform", name), {"image": np.array(image), "mask": labels}
     if hasattr(transform, "set_random_seed"):
         transform.set_random_seed(int(generator.integers(2**31)))
-        made = transform(**given)
+        result = transform(**arguments)
     else:
-        made = transform(**given, generator=generator)
-    if not isinstance(made, Mapping) or not {"image", "mask"} <= set(made):
-        raise BadSample(f"transform {name} returns {type(made).__name__}: expected a dictionary with image and mask")
-    pixels, labels = (np.asarray(made[part]) for part in ("image", "mask"))
+        result = transform(**arguments, generator=generator)
+    if not isinstance(result, Mapping) or not {"image", "mask"} <= set(result):
+        raise BadSample(f"transform {name} returns {type(result).__name__}: expected a dictionary with image and mask")
+    pixels, labels = (np.asarray(result[part]) for part in ("image", "mask"))
     kinds = (pixels.dtype, pixels.ndim, pixels.shape[2:], labels.dtype, pixels.shape[:2])
     if kinds != (np.uint8, 3, (3,), np.uint8, labels.shape) or not labels.size:
         raise BadSample(
@@ -181,12 +193,13 @@ _FACTORS = (0.5, 1.5)  # of contrast and saturation
 _HUE = 18 / 180  # of a whole turn
 
 
-def with_other_colors(pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Pixels uint8 (height, width, 3) with brightness, contrast, saturation and hue changed, each with probability 1/2;
-    contrast comes after brightness or at the end.
+def distort_colors(pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Change brightness, contrast, saturation and hue of pixels uint8 (height, width, 3), each with probability 1/2.
 
-    Source: order and ranges of mmsegmentation's ``PhotoMetricDistortion``, which are those of W. Liu et al., "SSD:
-    Single Shot MultiBox Detector", 2016 (in its code).
+    Contrast comes after brightness or at the end.
+
+    Source: order and ranges of mmsegmentation's ``PhotoMetricDistortion``, which follows the code of W. Liu et al.,
+    "SSD: Single Shot MultiBox Detector", 2016.
     """
     is_early = generator.random() < 0.5
     if generator.random() < 0.5:
@@ -209,6 +222,6 @@ def with_other_colors(pixels: np.ndarray, generator: np.random.Generator) -> np.
 
 
 def _levels(pixels: np.ndarray, factor: float, shift: float) -> np.ndarray:
-    """uint8 pixels times ``factor`` plus ``shift``, cut off at 0 and 255."""
+    """Scale pixels uint8 by ``factor``, add ``shift``, and clip to 0..255."""
     table = np.clip(np.rint(np.arange(256) * factor + shift), 0, 255).astype(np.uint8)
     return table[pixels]

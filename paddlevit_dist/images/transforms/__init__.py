@@ -1,7 +1,25 @@
-"""From an image to a network's input array; all randomness comes from the sample's generator.
+"""Transforms from an image to a network's input array; all randomness comes from the sample's generator.
 
-- ``crops``: sizes, crops, flips: the transforms as a whole, of training and evaluation
+- ``crops``: complete transforms of training and evaluation: sizes, crops, flips
 - ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, color jitter and their building blocks
 - ``on_device``: normalization, random erasing, mixup and cutmix of whole batches
 - ``decoding_opencv``: DATA.DECODER fast
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "AutoAugment": "policies",
+    "BatchMixing": "on_device",
+    "ColorJitter": "policies",
+    "EvaluationTransform": "crops",
+    "GaussianBlur": "policies",
+    "Grayscale": "policies",
+    "PixelNormalizer": "on_device",
+    "RandAugment": "policies",
+    "RandomErasing": "on_device",
+    "Solarize": "policies",
+    "TrainingTransform": "crops",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

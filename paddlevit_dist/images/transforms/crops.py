@@ -1,8 +1,8 @@
-"""From an image to the uint8 array that goes to the device; normalization happens there, on whole batches.
+"""Transforms from an image to the uint8 array for the device, which normalizes whole batches.
 
-Every transform is called as ``transform(image, generator)`` and draws all that is random from ``generator``. Each
-returns (channels, size, size) uint8, C-contiguous. An ``augment`` of a training transform changes the image between
-its scaling to the image size and the array (``policies.py``).
+Every transform is called as ``transform(image, generator)``, draws all random numbers from ``generator`` and returns
+(channels, size, size) uint8, C-contiguous. The ``augment`` of ``TrainingTransform`` changes the image after it is
+scaled to the image size and before it becomes an array (``policies.py``).
 """
 
 import math
@@ -26,8 +26,8 @@ class EvaluationTransform:
     """Resize by the crop fraction, then center crop, as torchvision and timm do for evaluation.
 
     The shorter side becomes ``floor(image_size / crop_pct)`` and the longer one ``int(shorter * long / short)``,
-    truncated as torchvision does; with the crop mode "squash" both sides become the former, whatever the image's
-    proportions. The crop starts at ``round((side - image_size) / 2)``, halves to the even number.
+    truncated as in torchvision; with the crop mode "squash", both sides become the shorter length. The crop starts at
+    ``round((side - image_size) / 2)``, halves to the even number.
     """
 
     image_size: int
@@ -43,14 +43,14 @@ class EvaluationTransform:
             )
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
-        """Return (channels, size, size) uint8; nothing is random."""
+        """Return (channels, size, size) uint8; the generator is not used."""
         image = as_mode(image, self.channels)
         image = image.resize(self.resized(image.size), Image.Resampling[self.interpolation.upper()])
         left, top = (round((side - self.image_size) / 2) for side in image.size)
         return to_array(image.crop((left, top, left + self.image_size, top + self.image_size)), self.channels)
 
     def resized(self, size: tuple[int, int]) -> tuple[int, int]:
-        """(width, height) after the resize of an image of ``size``."""
+        """Return (width, height) after the resize of an image of ``size``."""
         width, height = size
         shorter = math.floor(self.image_size / self.crop_pct)
         if self.crop_mode == "squash":
@@ -83,35 +83,35 @@ class TrainingTransform:
         return self.finish(self.cut(image, box), generator)
 
     def cut(self, image: Image.Image | np.ndarray, box: Box) -> Image.Image | np.ndarray:
-        """The crop ``box`` of an image, or of pixels uint8 (rows, columns, 1 or 3), scaled bicubically to a square.
+        """Crop ``box`` from an image or pixels uint8 (rows, columns, 1 or 3), and scale it bicubically to a square.
 
         Returns:
             A Pillow image, or planes uint8 (channels, size, size).
         """
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
-        # Cut first: resize(box=...) would let the filter see pixels outside the crop.
+        # Crop first: resize(box=...) would let the filter use pixels outside the crop.
         part = as_mode(image, self.channels).crop(box)
         return part.resize((self.image_size, self.image_size), Image.Resampling.BICUBIC)
 
     def finish(self, image: Image.Image | np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """The steps after the resized crop, an image or planes: draw the flip, ``augment``, make the array."""
+        """Finish the resized crop, an image or planes: draw the flip, apply ``augment``, make the array."""
         flip = generator.random() < self.flip_probability
         if self.augment is not None:
             image = self.augmented(image, generator)
         return to_array(image, self.channels, flip)
 
     def augmented(self, image: Image.Image | np.ndarray, generator: np.random.Generator) -> Any:
-        """``image`` after ``augment``, which may add color: gray in a color dataset becomes RGB first."""
+        """Apply ``augment``, which may add color: a gray image in a color dataset is converted to RGB first."""
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
         return self.augment(in_color(image, self.channels), generator)
 
     def prepare(self) -> None:
-        """Prepare a process once, before those that load samples are forked from it: nothing here."""
+        """Prepare a process once, before loader processes are forked from it; does nothing here."""
 
     def draw_box(self, size: tuple[int, int], generator: np.random.Generator) -> Box:
-        """A box of random area fraction, width to height ratio and place; central if ten draws do not fit."""
+        """Draw a box of random area, aspect ratio and position; central if ten draws do not fit."""
         width, height = size
         log_ratio = np.log(self.crop_ratio)
         for _ in range(_CROP_ATTEMPTS):
@@ -125,7 +125,7 @@ class TrainingTransform:
         return self._central_box(width, height)
 
     def _central_box(self, width: int, height: int) -> Box:
-        """The largest central box whose ratio is allowed."""
+        """Return the largest central box with an allowed aspect ratio."""
         smallest_ratio, largest_ratio = self.crop_ratio
         crop_width, crop_height = width, height
         if width / height < smallest_ratio:
@@ -140,9 +140,8 @@ class TrainingTransform:
 class GlyphTransform:
     """Whole glyphs: scaled to the image size without a crop, with a small random affine map in training.
 
-    Never mirrored, as that would make it a different glyph. Pixels from outside the image are black, the background
-    of datasets of this kind. Meant for images not larger than ``image_size``: the affine map
-    interpolates and does not average.
+    Never mirrored, since that would make it a different glyph. Pixels outside the image are black, the background of
+    such datasets. Meant for images not larger than ``image_size``: the affine map interpolates and does not average.
     """
 
     image_size: int
@@ -168,9 +167,9 @@ class GlyphTransform:
         return to_array(image, self.channels)
 
     def draw_inverse_map(self, size: tuple[int, int], generator: np.random.Generator) -> tuple[float, ...]:
-        """The six numbers that Pillow expects: the first two rows of the map from target to source coordinates.
+        """Draw the affine map as Pillow's six numbers: the first two rows of the map from target to source.
 
-        A source point goes to the target by shear, scale and rotation about the center, then the shift.
+        A source point is mapped to the target by shear, scale and rotation about the center, then the shift.
         """
         share = self.distortion
         angle = share * math.radians(generator.uniform(-self.largest_rotation_degrees, self.largest_rotation_degrees))
@@ -188,8 +187,10 @@ class GlyphTransform:
 
 
 def to_array(image: Image.Image | np.ndarray, channels: int, flip: bool = False) -> np.ndarray:
-    """An image, or planes uint8 (1 or channels, height, width), in the model's layout, (channels, height, width): gray
-    repeated for every channel, mirrored if ``flip``, C-contiguous."""
+    """Convert an image, or planes uint8 (1 or channels, height, width), to the layout (channels, height, width).
+
+    Gray is repeated for every channel; the result is mirrored if ``flip``, and C-contiguous.
+    """
     if isinstance(image, Image.Image):
         pixels = np.array(image)  # (height, width) or (height, width, 3), its own memory
         image = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
@@ -199,11 +200,11 @@ def to_array(image: Image.Image | np.ndarray, channels: int, flip: bool = False)
 
 
 def as_mode(image: Image.Image, channels: int) -> Image.Image:
-    """The image in "L" or "RGB". Gray stays gray until the array is made: three channels would triple the work."""
+    """Convert an image to "L" or "RGB". Gray stays gray until the array is built: three channels triple the work."""
     mode = "L" if channels == 1 or image.mode == "L" else "RGB"
     return image if image.mode == mode else image.convert(mode)
 
 
 def in_color(image: Image.Image, channels: int) -> Image.Image:
-    """The image with as many channels as a network takes."""
+    """Convert gray to RGB if a network takes three channels."""
     return image.convert("RGB") if channels == 3 and image.mode == "L" else image

@@ -1,9 +1,9 @@
 """Optional decoding of JPEGs to training pixels with OpenCV: faster, but not bit-exact.
 
-For training only, and only with DATA.DECODER fast. OpenCV decodes the JPEG and resizes linearly where a crop shrinks,
-by area where it shrinks to half or less, so that no pixel is passed over, and bicubically where it grows; the exact way
-uses Pillow's antialiased bicubic filter throughout. What follows, and all that is drawn at random, is the same in both
-ways. Whatever is not a plain, complete 8-bit JPEG takes the exact way.
+For training only, with DATA.DECODER fast. OpenCV decodes the JPEG and resizes linearly if a crop shrinks, by area if it
+shrinks to half or less, so that no pixel is skipped, and bicubically if it grows; the exact decoder uses Pillow's
+antialiased bicubic filter throughout. The following steps and all random numbers are the same for both. Files that are
+not plain, complete 8-bit JPEGs are decoded exactly.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _END_OF_JPEG = b"\xff\xd9"
 
 
 def require_opencv() -> Any:
-    """The module ``cv2``, with its own threads off: loader processes already use the cores.
+    """Import ``cv2`` and turn its threads off: loader processes already use the cores.
 
     Raises:
         UserError: it is not installed.
@@ -38,7 +38,7 @@ def require_opencv() -> Any:
 
 @dataclass(frozen=True)
 class FastReader:
-    """Reads a training image of a dataset that offers its encoded files.
+    """Reads training images of a dataset that has encoded files.
 
     Args:
         dataset: has ``encoded(index)``, ``describe(index)``, ``labels`` and ``reading``.
@@ -49,24 +49,26 @@ class FastReader:
     channels: int
 
     def __call__(self, index: int) -> tuple[Image.Image | np.ndarray | ImagePage, int]:
-        """``(image, label)``; pixels (height, width[, 3]) uint8, a page that needs no decoding, or a Pillow image if
-        OpenCV cannot handle the file.
+        """Return ``(image, label)``.
+
+        The image is pixels (height, width[, 3]) uint8, a page that needs no decoding, or a Pillow image if OpenCV
+        cannot handle the file.
 
         Raises:
-            UnreadableImage: as in the exact path.
+            UnreadableImage: the file is missing or cannot be decoded.
         """
         label = int(self.dataset.labels[index])
-        page = ImagePage.of(self.dataset, index)
+        page = ImagePage.open(self.dataset, index)
         if page is not None and page.channels <= self.channels:
             return page, label
         encoded, path, reading = self.dataset.encoded(index), self.dataset.describe(index), self.dataset.reading
         pixels = None
         with open_image(encoded, path, reading) as header:
-            # A JPEG without its end marker is truncated: OpenCV would fill it up with gray.
+            # A JPEG without its end marker is truncated: OpenCV would fill it with gray.
             plain = header.format == "JPEG" and header.mode in ("RGB", "L") and encoded[-2:] == _END_OF_JPEG
             if plain and not (reading.exif_rotate and orientation(header) != 1):
                 pixels = _decode(encoded, self.channels)
-                if pixels is not None and pixels.shape[1::-1] != header.size:  # the limit was checked for another one
+                if pixels is not None and pixels.shape[1::-1] != header.size:  # the limit was checked for the header's
                     pixels = None
         if pixels is None:
             return decode_image(encoded, path, self.dataset.image_mode, reading), label
@@ -75,17 +77,17 @@ class FastReader:
 
 def _decode(encoded: bytes, channels: int) -> Any:
     cv2 = require_opencv()
-    # Without the last flag OpenCV would turn images by their EXIF orientation, which the exact way does not.
+    # Without the last flag, OpenCV would turn images by their EXIF orientation, unlike the exact decoder.
     flag = (cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR_RGB) | cv2.IMREAD_IGNORE_ORIENTATION
     try:
         return cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), flag)
-    except cv2.error:  # a size or a profile that it refuses; the exact way then says what is wrong
+    except cv2.error:  # unsupported size or profile; the exact decoder reports the reason
         return None
 
 
 @dataclass(frozen=True)
 class FastTransform:
-    """The exact training transform's draws with OpenCV's resizing; Pillow images take the exact path."""
+    """The training transform with OpenCV's resizing and the same random numbers; Pillow images are resized exactly."""
 
     exact: TrainingTransform
 

@@ -1,4 +1,4 @@
-"""How images become the input of a network, for those who use an exported one without this package."""
+"""Describe how images become a network's input, for users of an exported model without this package."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 def describe_input(data: "ImageDataSection", turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
-    """Return what ``ExportParts.about`` says of the input of a network that takes normalized RGB images.
+    """Describe the input of a network that takes normalized RGB images, for ``ExportParts.about``.
 
     Args:
         data: the configuration's DATA.
-        turned: images are turned as their EXIF orientation says.
-        resize: to what.
-        interpolation: how.
+        turned: images are turned by their EXIF orientation.
+        resize: target of the resize.
+        interpolation: filter of the resize.
     """
     mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     steps: dict[str, Any] = {"mode": "RGB"}
@@ -27,7 +27,7 @@ def describe_input(data: "ImageDataSection", turned: bool, resize: Any, interpol
 
 
 def draw_image(height: int, width: int) -> np.ndarray:
-    """An image for an example, uint8 (height, width, 3): two gradients and a disc."""
+    """Draw an example image, uint8 (height, width, 3): two gradients and a disc."""
     rows, columns = np.mgrid[:height, :width]
     is_inside = (rows - height // 2) ** 2 + (columns - width // 2) ** 2 < (min(height, width) // 3) ** 2
     planes = [rows * 180 // height, columns * 240 // width, is_inside * 220]
@@ -35,6 +35,6 @@ def draw_image(height: int, width: int) -> np.ndarray:
 
 
 def normalize(pixels: np.ndarray, data: "ImageDataSection") -> np.ndarray:
-    """The input that pixels (height, width, 3), levels 0 to 255, become: float32 (1, 3, height, width)."""
+    """Normalize pixels (height, width, 3), levels 0 to 255, to the network's input, float32 (1, 3, height, width)."""
     center, spread = (np.asarray(values, np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     return ((pixels.astype(np.float32) / 255 - center) / spread).transpose(2, 0, 1)[None].astype(np.float32)

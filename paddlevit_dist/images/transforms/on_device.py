@@ -1,8 +1,8 @@
-"""Transforms of whole batches on the device: pixels become what networks take, boxes are erased (drawn with the
-sample in its loader process), and mixup and cutmix mix a batch with itself in reverse order, with the labels that
-belong to it.
+"""Transforms of whole batches on the device: normalization, random erasing, mixup and cutmix.
 
-What is random in mixing is drawn on the host, as a few numbers per batch, so that a step never waits for the device.
+Boxes to erase are drawn with the sample in its loader process. Mixup and cutmix mix a batch and its labels with the
+batch in reverse order; their random numbers are a few per batch, drawn on the host, so a step never waits for the
+device.
 """
 
 import functools
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 
 class PixelNormalizer:
-    """uint8 pixels (batch, channels, height, width) -> float32 of the same shape.
+    """Normalizes uint8 pixels (batch, channels, height, width) to float32 of the same shape.
 
     Args:
-        mean, deviation: of each channel, of pixels from 0 to 1.
+        mean: of each channel, for pixels from 0 to 1.
+        deviation: standard deviation of each channel, for pixels from 0 to 1.
     """
 
     def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
@@ -34,25 +35,29 @@ class PixelNormalizer:
         self.deviation = 255.0 * np.asarray(deviation, dtype=np.float32)
 
     def __call__(self, images: paddle.Tensor) -> paddle.Tensor:
-        # The inference formula of batch normalization is just this one, (x - mean) / sqrt(variance), in one kernel:
-        # 9 ms for 32 images on a core, where broadcast subtraction and division take 73.
+        """Normalize a batch."""
+        # The inference formula of batch normalization is the same, (x - mean) / sqrt(variance), in one kernel: 9 ms for
+        # 32 images on a core, where broadcast subtraction and division take 73.
         mean, variance = (constant(np.array, tuple(row.tolist()), "float32") for row in (self.mean, self.deviation**2))
-        # Not in half precision: that would round pixels, and a GPU's kernel then wants a scale and a shift as well.
+        # Not in half precision: that would round pixels, and a GPU's kernel would also require a scale and a shift.
         with autocast.off():
             return F.batch_norm(images.astype("float32"), mean, variance, training=False, epsilon=0.0)
 
     def pixels(self, images: paddle.Tensor) -> list[np.ndarray]:
-        """The images that normalized ones show: uint8 (height, width[, channels]) each."""
+        """Convert normalized images back to pixels: uint8 (height, width[, channels]) each."""
         mean, deviation = self.mean.reshape(-1, 1, 1), self.deviation.reshape(-1, 1, 1)
         values = np.rint(images.numpy() * deviation + mean).clip(0, 255).astype(np.uint8)
         return [image[0] if len(image) == 1 else image.transpose(1, 2, 0) for image in values]
 
 
 def box_masks(boxes: paddle.Tensor, height: int, width: int) -> paddle.Tensor:
-    """True inside each box.
+    """Return masks that are true inside each box.
 
     Args:
-        boxes: whole numbers (boxes, 4): top, left, bottom, right; the last two are outside. All zero: no pixel.
+        boxes: whole numbers (boxes, 4): top, left, bottom, right; the last two are exclusive. All zero: no pixel.
+        height: of the masks.
+        width: of the masks.
+
     Returns:
         bool (boxes, 1, height, width).
     """
@@ -64,8 +69,10 @@ def box_masks(boxes: paddle.Tensor, height: int, width: int) -> paddle.Tensor:
 
 
 def replace(images: paddle.Tensor, masks: paddle.Tensor, by: paddle.Tensor) -> paddle.Tensor:
-    """``images`` (images, channels, height, width) with the values of ``by``, which broadcasts to them, where
-    ``masks`` (images, 1, height, width) is true."""
+    """Replace ``images`` (images, channels, height, width) where ``masks`` (images, 1, height, width) are true.
+
+    ``by`` has the new values and broadcasts to the images.
+    """
     # Broadcasting along an inner axis is slow in Paddle on the CPU; equal shapes are fast.
     return paddle.where(masks.expand(images.shape), by.expand(images.shape), images)
 
@@ -79,16 +86,16 @@ ROWS, BOXES, COLORS = "erase_rows", "erase_boxes", "erase_colors"  # keys of a b
 class RandomErasing:
     """Fills random boxes of a normalized image.
 
-    The boxes, and the colors of "rand", come from the sample's generator. The noise of "pixel" is made on the device
-    from the step's seed: a value for each pixel would double what a loader process hands over.
+    The boxes, and the colors of "rand", come from the sample's generator. The noise of "pixel" is drawn on the device
+    from the step's seed: one value per pixel would double what a loader process transfers.
 
     Args:
         probability: of erasing anything in an image.
-        mode: "const" fills with 0, the mean of the data; "rand" each box with one normal number per channel; "pixel"
-            with one per pixel and channel.
+        mode: "const" fills with 0, the mean of the data; "rand" fills each box with one normal number per channel;
+            "pixel" with one per pixel and channel.
         max_count: an image gets 1 to this many boxes, which share the area.
-        area: fractions of the image, of all its boxes together.
-        aspect: height to width, drawn log-uniformly.
+        area: range of the boxes' total share of the image.
+        aspect: range of height to width, drawn log-uniformly.
 
     Source: Z. Zhong et al., "Random erasing data augmentation", arXiv 1708.04896, section 3; the modes are timm's.
     """
@@ -103,7 +110,7 @@ class RandomErasing:
         """Draw what to erase from an image of ``shape`` (channels, height, width).
 
         Returns:
-            boxes int32 (max_count, 4): top, left, bottom, right, zeros where there is none; with "rand" also colors
+            boxes int32 (max_count, 4): top, left, bottom, right, zeros for no box; with "rand" also colors
             float32 (max_count, channels).
         """
         channels, height, width = shape
@@ -117,9 +124,9 @@ class RandomErasing:
         return {BOXES: boxes, COLORS: generator.standard_normal((self.max_count, channels), dtype=np.float32)}
 
     def collate(self, drawn: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Batch entries: the draws of the images with erased boxes, and in ROWS, int64, the indices of these images.
+        """Collate the boxes of the images that have any, and in ROWS, int64, the indices of these images.
 
-        The device then processes only these, and their number is known without a sync. There is always one.
+        The device then processes only these images, and knows their number without a sync. There is always one.
         """
         rows = [row for row, entry in enumerate(drawn) if entry[BOXES].any()] or [0]
         stacked = {name: np.stack([drawn[row][name] for row in rows]) for name in drawn[0]}
@@ -128,7 +135,7 @@ class RandomErasing:
     def _draw_box(
         self, height: int, width: int, count: int, generator: np.random.Generator
     ) -> tuple[int, int, int, int] | None:
-        """A box smaller than the image both ways; None if ten draws are larger."""
+        """Draw a box smaller than the image in both dimensions; None if ten draws are larger."""
         for _ in range(_ATTEMPTS):
             area = generator.uniform(*self.area) * height * width / count
             aspect = math.exp(generator.uniform(*np.log(self.aspect)))
@@ -140,7 +147,7 @@ class RandomErasing:
         return None
 
     def fill(self, images: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
-        """Normalized images (batch, channels, height, width) with the boxes of their batch filled."""
+        """Fill the boxes of a batch in normalized images (batch, channels, height, width)."""
         rows, boxes = batch[ROWS], batch[BOXES]  # (erased,), (erased, max_count, 4)
         erased = paddle.index_select(images, rows, axis=0)  # (erased, channels, height, width)
         values = paddle.randn(erased.shape) if self.mode == "pixel" else paddle.zeros([1, 1, 1, 1])
@@ -156,9 +163,9 @@ class MixParameters:
     """How each image is mixed with its partner; one row for all images, or one for each.
 
     Attributes:
-        share: float64 (rows,), the image's own share in its label: exactly that of its pixels.
+        share: float64 (rows,), the image's own share in its label: exactly the share of its pixels.
         weight: float64 (rows,), of the image's own pixels outside its box.
-        boxes: int64 (rows, 4): top, left, bottom, right of the pixels that are the partner's; zeros: none.
+        boxes: int64 (rows, 4): top, left, bottom, right of the partner's pixels; zeros: none.
     """
 
     share: np.ndarray
@@ -166,30 +173,29 @@ class MixParameters:
     boxes: np.ndarray
 
     def images(self, images: paddle.Tensor) -> paddle.Tensor:
-        """Mixed images of the same shape, (batch, channels, height, width) float."""
+        """Mix images (batch, channels, height, width) float; the shape does not change."""
         # A selection, because Paddle's flip takes four times as long on the CPU.
         partners = paddle.index_select(images, paddle.arange(images.shape[0] - 1, -1, -1), axis=0)
         if (self.weight < 1.0).any():
             others = self._on_device[:, 1].reshape([-1, 1, 1, 1])
-            images = paddle.lerp(images, partners, others)  # exactly itself where the partner's weight is 0
+            images = paddle.lerp(images, partners, others)  # exactly the image where the partner's weight is 0
         if self.boxes.any():
             images = replace(images, box_masks(self._on_device[:, 2:], *images.shape[-2:]), partners)
         return images
 
     def targets(self, targets: paddle.Tensor) -> paddle.Tensor:
-        """Mixed label distributions (batch, classes)."""
+        """Mix label distributions (batch, classes)."""
         share = self._on_device[:, :1]
         return targets * share + targets.flip(axis=[0]) * (1.0 - share)
 
     def dominant(self, labels: paddle.Tensor) -> paddle.Tensor:
-        """The label with the larger share in each image, int64 (batch,)."""
-        own = (self._on_device[:, 0] >= 0.5).astype("int64")
-        return labels * own + labels.flip(axis=[0]) * (1 - own)
+        """Return the label with the larger share in each image, int64 (batch,)."""
+        is_own = (self._on_device[:, 0] >= 0.5).astype("int64")
+        return labels * is_own + labels.flip(axis=[0]) * (1 - is_own)
 
     @functools.cached_property
     def _on_device(self) -> paddle.Tensor:
-        """float32 (rows, 6), in one transfer: the own share, the partner's weight and the box, whose numbers are
-        exact."""
+        """The own share, the partner's weight and the box, float32 (rows, 6) in one transfer; the box is exact."""
         return to_device(np.column_stack([self.share, 1.0 - self.weight, self.boxes]).astype(np.float32))
 
 
@@ -200,11 +206,12 @@ class BatchMixing:
     Image ``i`` of ``n`` is mixed with ``n - 1 - i``; the middle one of an odd batch with itself.
 
     Args:
-        mixup_alpha, cutmix_alpha: of the Beta(alpha, alpha) distribution of the own share; 0: not done.
-        cutmix_minmax: sides of the box as fractions of the image's, instead of a square from the share; switches
-            cutmix on.
+        mixup_alpha: alpha of the Beta(alpha, alpha) distribution of the own share; 0: no mixup.
+        cutmix_alpha: alpha of the Beta(alpha, alpha) distribution of the own share; 0: no cutmix.
+        cutmix_minmax: sides of the box as fractions of the image's, instead of a square from the share; turns cutmix
+            on.
         probability: of mixing a batch, pair or image at all.
-        switch_probability: of cutmix where both are on.
+        switch_probability: of cutmix if both are on.
         mode: "batch" draws once for all images, "pair" once for two partners, "elem" for each image.
     """
 
@@ -216,7 +223,7 @@ class BatchMixing:
     mode: str = "batch"
 
     def draw(self, generator: np.random.Generator, shape: tuple[int, ...]) -> MixParameters | None:
-        """The mix of a batch of ``shape`` (batch, channels, height, width); None if it stays as it is."""
+        """Draw the mix of a batch of ``shape`` (batch, channels, height, width); None if it is not mixed."""
         batch, (height, width) = shape[0], shape[-2:]
         rows = {"batch": 1, "pair": batch // 2, "elem": batch}[self.mode]
         mixed = generator.random(rows) < self.probability
@@ -226,7 +233,7 @@ class BatchMixing:
         boxes = self._draw_boxes(generator, share, height, width)
         boxes[~(mixed & is_cutmix)] = 0
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        # A box is cut off at the border, so the share follows from its pixels and not the other way round.
+        # A box is clipped at the border, so the share is computed from its pixels.
         share = np.where(is_cutmix, 1.0 - areas / (height * width), np.where(mixed, share, 1.0))
         mix = MixParameters(share, np.where(is_cutmix, 1.0, share), boxes)
         if self.mode == "pair":
@@ -240,7 +247,7 @@ class BatchMixing:
         return np.full(rows, has_cutmix)
 
     def _draw_boxes(self, generator: np.random.Generator, share: np.ndarray, height: int, width: int) -> np.ndarray:
-        """One box per row, int64 (rows, 4), of the partner's share before it is cut off at the border."""
+        """Draw one box per row, int64 (rows, 4), with the partner's share before it is clipped at the border."""
         rows = len(share)
         sides = np.array([height, width])
         if self.cutmix_minmax is not None:
@@ -255,7 +262,7 @@ class BatchMixing:
 
 
 def _mirror(mix: MixParameters, batch: int) -> MixParameters:
-    """Rows of the first half of a batch, given to their partners in the second; an image in the middle is alone."""
+    """Copy the rows of a batch's first half to the partners in the second; a middle image is not mixed."""
     alone = batch % 2
     share, weight = (np.concatenate([rows, np.ones(alone), rows[::-1]]) for rows in (mix.share, mix.weight))
     nothing = np.zeros((alone, 4), dtype=mix.boxes.dtype)
@@ -263,7 +270,7 @@ def _mirror(mix: MixParameters, batch: int) -> MixParameters:
 
 
 def build_mixing(train: "ClassificationTrainSection") -> BatchMixing | None:
-    """The mixing that the keys of TRAIN describe; None if it is off."""
+    """Build the mixing from the keys of TRAIN; None if it is off."""
     minmax = None if train.CUTMIX_MINMAX is None else tuple(train.CUTMIX_MINMAX)
     if not train.MIXUP_PROB or not (train.MIXUP_ALPHA or train.CUTMIX_ALPHA or minmax):
         return None
@@ -273,10 +280,10 @@ def build_mixing(train: "ClassificationTrainSection") -> BatchMixing | None:
 
 
 def smooth_targets(labels: paddle.Tensor, num_classes: int, smoothing: float) -> paddle.Tensor:
-    """Label distributions float32 (batch, classes): ``smoothing`` of each is spread evenly over all classes."""
+    """Return label distributions float32 (batch, classes): ``smoothing`` is spread evenly over all classes."""
     return F.one_hot(labels, num_classes) * (1.0 - smoothing) + smoothing / num_classes
 
 
 def soft_cross_entropy(logits: paddle.Tensor, targets: paddle.Tensor) -> paddle.Tensor:
-    """Cross-entropy with label distributions, both (batch, classes), summed over the batch."""
+    """Compute the cross-entropy with label distributions, both (batch, classes), summed over the batch."""
     return -(targets * F.log_softmax(logits, axis=-1)).sum()

@@ -1,8 +1,7 @@
-"""Single image operations with their parameter ranges, from which the augmentation policies are built.
+"""Image operations with their parameter ranges, the building blocks of the augmentation policies.
 
-Names, ranges and their roundings are those of timm's strings, so that a recipe written for it means the same here. All
-operations take RGB and gray ("L") images; those that only change color leave a gray one as it is. Pillow's results are
-the reference.
+Names, ranges and their roundings are timm's, so that its augmentation strings have the same meaning here. All
+operations take RGB and gray ("L") images; color operations do not change gray images. The reference is Pillow.
 """
 
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-Fill = int | tuple[int, ...]  # fill for pixels from outside the image: a gray value or a color
+Fill = int | tuple[int, ...]  # fill for pixels outside the image: a gray value or a color
 
 FULL_MAGNITUDE = 10.0  # the magnitude at which the ranges end
 BLUR_RADIUS_PX = (0.1, 2.0)
@@ -34,17 +33,17 @@ class PolicyOperation(NamedTuple):
 
 
 class ChangingImage(Protocol):
-    """An image that is no Pillow image and does the operations itself, with the same results."""
+    """An image of another library than Pillow that does the operations itself, with the same results."""
 
     def changed(self, name: str, parameter: Any, fill: Fill) -> "ChangingImage":
-        """The image after the operation ``name``."""
+        """Return the image after the operation ``name``."""
 
 
 AnyImage = Image.Image | ChangingImage
 
 
 def change(name: str, image: AnyImage, parameter: Any = None, fill: Fill = 0) -> AnyImage:
-    """The image after the operation ``name``."""
+    """Apply the operation ``name`` to an image."""
     if isinstance(image, Image.Image):
         return OPERATIONS[name].apply(image, parameter, fill)
     return image.changed(name, parameter, fill)
@@ -67,12 +66,12 @@ def _none(strength: float, generator: np.random.Generator) -> None:
 
 
 def _enhancement(strength: float, generator: np.random.Generator) -> float:
-    """From nearly nothing of the property over the image as it is to nearly twice as much."""
+    """Return a factor from nearly none of the property to nearly twice of it; the image is unchanged in the middle."""
     return _SMALLEST_ENHANCEMENT + 2 * _ENHANCEMENT * strength
 
 
 def _enhancement_away(strength: float, generator: np.random.Generator) -> float:
-    """Less or more of the property, further from the image as it is with more strength."""
+    """Return a factor below or above 1, further from 1 with more strength."""
     return max(_SMALLEST_ENHANCEMENT, 1.0 + _either_sign(_ENHANCEMENT * strength, generator))
 
 
@@ -90,12 +89,12 @@ def _radius(strength: float, generator: np.random.Generator) -> float:
 
 
 def _affine(image: Image.Image, rows: tuple[float, ...], fill: Fill) -> Image.Image:
-    """``rows``: the first two of the map from target to source coordinates."""
+    """Apply an affine map; ``rows`` are the first two rows of the map from target to source coordinates."""
     return image.transform(image.size, Image.Transform.AFFINE, rows, Image.Resampling.BICUBIC, fillcolor=fill)
 
 
 def _posterize(image: Image.Image, bits: int, fill: Fill) -> Image.Image:
-    if bits <= 0:  # Pillow refuses what the oldest scale of this operation asks for at small magnitudes
+    if bits <= 0:  # Pillow refuses this, which the oldest scale of the operation requires at small magnitudes
         return Image.new(image.mode, image.size)
     return image if bits >= 8 else ImageOps.posterize(image, bits)
 
@@ -119,15 +118,15 @@ def _blur(image: Image.Image, radius_px: float, fill: Fill) -> Image.Image:
 
 
 def _grayscale(image: Image.Image, parameter: None, fill: Fill) -> Image.Image:
-    """Luminance in all channels."""
+    """Write the luminance to all channels."""
     return image if image.mode == "L" else image.convert("L").convert(image.mode)
 
 
 _color, _contrast = _enhance(ImageEnhance.Color), _enhance(ImageEnhance.Contrast)
 _brightness, _sharpness = _enhance(ImageEnhance.Brightness), _enhance(ImageEnhance.Sharpness)
 
-# Posterize, Solarize and the enhancements exist twice and more: their older scales weaken or turn around as the
-# magnitude grows; the "Increasing" ones ("inc1" in a RandAugment string) always grow stronger.
+# Posterize, Solarize and the enhancements exist in several versions: the older scales weaken or reverse as the
+# magnitude grows; the "Increasing" versions ("inc1" in a RandAugment string) always become stronger.
 OPERATIONS: dict[str, PolicyOperation] = {
     "AutoContrast": PolicyOperation(_none, lambda image, _, fill: ImageOps.autocontrast(image)),
     "Equalize": PolicyOperation(_none, lambda image, _, fill: ImageOps.equalize(image)),

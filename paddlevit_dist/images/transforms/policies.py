@@ -1,8 +1,7 @@
-"""Random changes of color and shape between the crop and the array: RandAugment, AutoAugment, 3-Augment, color
-jitter, grayscale, blur, solarize.
+"""Random augmentation between crop and array: RandAugment, AutoAugment, 3-Augment and simple operations.
 
-Each is called as ``augmentation(image, generator)`` on an RGB or gray ("L") image and returns one of the same kind and
-size; all that is random comes from ``generator``.
+Each is called as ``augmentation(image, generator)`` on an RGB or gray ("L") image and returns an image of the same mode
+and size; all random numbers come from ``generator``.
 """
 
 import math
@@ -22,19 +21,21 @@ if TYPE_CHECKING:
 
 Augmentation = Callable[[AnyImage, np.random.Generator], AnyImage]
 
-THREE_AUGMENT = "3a"  # the policy that color jitter goes with
+THREE_AUGMENT = "3a"  # the policy that is combined with color jitter
 
 
 @dataclass(frozen=True)
 class MagnitudeSpread:
-    """How the magnitude of an operation is drawn: normally around its mean, or uniformly from 0 to it if
-    ``deviation`` is infinite; kept between 0 and ``largest``."""
+    """Distribution of an operation's magnitude, clipped to 0..``largest``.
+
+    It is normal around the mean, or uniform from 0 to the mean if ``deviation`` is infinite.
+    """
 
     deviation: float = 0.0
     largest: float = FULL_MAGNITUDE
 
     def draw(self, mean: float, generator: np.random.Generator) -> float:
-        """A magnitude."""
+        """Draw a magnitude."""
         if math.isinf(self.deviation):
             mean = generator.uniform(0.0, mean)
         elif self.deviation:
@@ -44,12 +45,16 @@ class MagnitudeSpread:
 
 @dataclass(frozen=True)
 class RandAugment:
-    """``layers`` operations chosen at random, each done with ``probability``.
+    """``layers`` operations chosen at random, each applied with ``probability``.
 
     Args:
         names: operations to choose from.
-        weights: their probabilities; with them no operation is chosen twice. None: equal, and repeats may happen.
-        fill: value of pixels from outside the image.
+        layers: number of operations.
+        magnitude: mean magnitude.
+        spread: distribution of the magnitude.
+        probability: of each chosen operation.
+        weights: probabilities of the operations; with weights no operation is chosen twice. None: equal, with repeats.
+        fill: value of pixels outside the image.
 
     Source: E. Cubuk et al., "RandAugment", arXiv 1909.13719, section 3.
     """
@@ -63,13 +68,14 @@ class RandAugment:
     fill: Fill = 128
 
     def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
+        """Apply random operations."""
         for name in self.choose(generator):
             if generator.random() < self.probability:
                 image = _apply(name, image, self.spread.draw(self.magnitude, generator), generator, self.fill)
         return image
 
     def choose(self, generator: np.random.Generator) -> Iterator[str]:
-        """Names of the operations of one image, in their order."""
+        """Choose the operations for one image, in their order."""
         if self.weights is None:
             chosen = generator.integers(len(self.names), size=self.layers)
         else:
@@ -79,7 +85,7 @@ class RandAugment:
 
 @dataclass(frozen=True)
 class AutoAugment:
-    """One row of a policy, chosen at random, each of its steps with its own probability and magnitude.
+    """One row of a policy, chosen at random; each of its steps has its own probability and magnitude.
 
     Source: E. Cubuk et al., "AutoAugment", arXiv 1805.09501, section 3.
     """
@@ -89,6 +95,7 @@ class AutoAugment:
     fill: Fill = 128
 
     def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
+        """Apply a random row of the policy."""
         for step in self.policy[int(generator.integers(len(self.policy)))]:
             if generator.random() < step.probability:
                 image = _apply(step.name, image, self.spread.draw(step.magnitude, generator), generator, self.fill)
@@ -104,12 +111,15 @@ JITTERED = ("Brightness", "Contrast", "Color")
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Brightness, contrast and saturation, in random order, each times a factor within ``strength`` of 1, not
-    below 0. Saturation does nothing to a gray image."""
+    """Brightness, contrast and saturation in random order, each times a factor within ``strength`` of 1, at least 0.
+
+    Saturation does not change a gray image.
+    """
 
     strength: float
 
     def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
+        """Change the color at random."""
         order = generator.permutation(len(JITTERED))
         factors = generator.uniform(max(0.0, 1.0 - self.strength), 1.0 + self.strength, size=len(JITTERED))
         for position in order:
@@ -124,17 +134,19 @@ class Grayscale:
     probability: float
 
     def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
+        """Convert an image to gray at random."""
         return change("Grayscale", image) if generator.random() < self.probability else image
 
 
 @dataclass(frozen=True)
 class GaussianBlur:
-    """With ``probability`` a blur whose standard deviation is uniform in ``radius_px``."""
+    """A blur with ``probability``; its standard deviation is uniform in ``radius_px``."""
 
     probability: float
     radius_px: tuple[float, float] = BLUR_RADIUS_PX
 
     def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
+        """Blur an image at random."""
         if generator.random() >= self.probability:
             return image
         return change("GaussianBlur", image, float(generator.uniform(*self.radius_px)))
@@ -142,12 +154,13 @@ class GaussianBlur:
 
 @dataclass(frozen=True)
 class Solarize:
-    """With ``probability`` all values from ``threshold`` on are inverted."""
+    """Inversion of all values of ``threshold`` and more, with ``probability``."""
 
     probability: float
     threshold: int = SOLARIZE_THRESHOLD
 
     def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
+        """Solarize an image at random."""
         return change("Solarize", image, self.threshold) if generator.random() < self.probability else image
 
 
@@ -158,29 +171,31 @@ class TransformChain:
     steps: tuple[Augmentation, ...]
 
     def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
+        """Apply all augmentations."""
         for step in self.steps:
             image = step(image, generator)
         return image
 
 
 def build_augmentation(train: "ClassificationTrainSection", mean: Sequence[float]) -> Augmentation | None:
-    """The augmentation that the keys of TRAIN describe; None if all are off.
+    """Build the augmentation from the keys of TRAIN; None if all are off.
 
-    Of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER the first that is on is done, as in PaddleViT; color jitter also
+    The first of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER that is on is used, as in PaddleViT; color jitter also
     follows 3-Augment, as in DeiT III.
 
     Args:
         train: the section TRAIN of the configuration.
-        mean: per-channel pixel mean in 0 to 1; it fills pixels from outside the image.
+        mean: per-channel pixel mean in 0 to 1; it fills pixels outside the image.
+
     Raises:
-        UserError: the value of one of these keys is not understood.
+        UserError: the value of one of these keys is not valid.
     """
     fill = get_fill(mean)
     steps: list[Augmentation] = []
     if train.RAND_AUGMENT:
         text = train.RAND_AUGMENT
         if text is True:
-            # Magnitudes vary, and grow stronger, in PaddleViT's RandAugment too.
+            # Magnitudes vary, and become stronger, in PaddleViT's RandAugment, too.
             text = f"rand-m{train.RAND_AUGMENT_MAGNITUDE}-n{train.RAND_AUGMENT_LAYERS}-mstd0.5-inc1"
         steps.append(parse_rand_augment(text, fill))
     elif train.AUTO_AUGMENT:
@@ -199,7 +214,7 @@ def build_augmentation(train: "ClassificationTrainSection", mean: Sequence[float
 
 
 def get_fill(mean: Sequence[float]) -> Fill:
-    """The mean as a pixel: one number for gray images, a color for others."""
+    """Return the mean as a pixel: one number for gray images, a color for others."""
     pixel = tuple(min(255, round(255 * value)) for value in mean)
     return pixel[0] if len(pixel) == 1 else pixel
 
@@ -208,21 +223,21 @@ _UNIFORM_ABOVE = 100.0  # a deviation larger than this means uniform magnitudes
 
 
 def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
-    """RandAugment from timm's notation, such as ``rand-m9-mstd0.5-inc1``.
+    """Parse RandAugment in timm's notation, such as ``rand-m9-mstd0.5-inc1``.
 
-    ``rand`` is followed by, in any order: ``m`` magnitude (10), ``n`` operations per image (2), ``p`` probability of
+    ``rand`` is followed, in any order, by ``m`` magnitude (10), ``n`` operations per image (2), ``p`` probability of
     each (0.5), ``mstd`` standard deviation of the magnitude (0; uniform from 0 to it if above 100 or ``inf``),
-    ``mmax`` largest magnitude (10), ``inc1`` operations that grow stronger with it, ``t`` a named set of operations
+    ``mmax`` largest magnitude (10), ``inc1`` operations that become stronger with it, ``t`` a named set of operations
     (3a, 3aw, weights).
 
     Raises:
-        UserError: it is something else.
+        UserError: the text is not valid.
     """
     complain = _complaint("TRAIN.RAND_AUGMENT", text, "text like rand-m9-mstd0.5-inc1, true or false")
     head, *sections = text.split("-")
     if head != "rand":
         raise complain(f"it begins with '{head}'")
-    given = {"m": FULL_MAGNITUDE, "n": 2.0, "p": 0.5, "mstd": 0.0, "mmax": FULL_MAGNITUDE, "inc": 0.0}
+    options = {"m": FULL_MAGNITUDE, "n": 2.0, "p": 0.5, "mstd": 0.0, "mmax": FULL_MAGNITUDE, "inc": 0.0}
     chosen_set = None
     for section in sections:
         if section.startswith("t"):
@@ -230,23 +245,23 @@ def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
             if chosen_set not in RAND_AUGMENT_SETS:
                 raise complain(f"its set of operations '{chosen_set}' is not one of {', '.join(RAND_AUGMENT_SETS)}")
             continue
-        name, value = _section(section, given, complain)
-        given[name] = value
-    if given["n"] < 1 or given["n"] % 1 or given["inc"] not in (0, 1) or given["p"] > 1:
+        name, value = _section(section, options, complain)
+        options[name] = value
+    if options["n"] < 1 or options["n"] % 1 or options["inc"] not in (0, 1) or options["p"] > 1:
         raise complain("n is a whole number from 1, inc is 0 or 1, p is at most 1")
-    names, weights = _operations(chosen_set, bool(given["inc"]))
-    if weights is not None and given["n"] > len(names):
+    names, weights = _operations(chosen_set, bool(options["inc"]))
+    if weights is not None and options["n"] > len(names):
         raise complain(f"its set has only {len(names)} operations")
-    deviation = math.inf if given["mstd"] > _UNIFORM_ABOVE else given["mstd"]
-    spread = MagnitudeSpread(deviation, given["mmax"] or FULL_MAGNITUDE)
-    return RandAugment(names, int(given["n"]), given["m"], spread, given["p"], weights, fill)
+    deviation = math.inf if options["mstd"] > _UNIFORM_ABOVE else options["mstd"]
+    spread = MagnitudeSpread(deviation, options["mmax"] or FULL_MAGNITUDE)
+    return RandAugment(names, int(options["n"]), options["m"], spread, options["p"], weights, fill)
 
 
 def parse_auto_augment(text: str, fill: Fill = 128) -> AutoAugment:
-    """AutoAugment from timm's notation: a policy (original, originalr, v0, v0r, 3a), then perhaps ``-mstd0.5``.
+    """Parse AutoAugment in timm's notation: a policy (original, originalr, v0, v0r, 3a), optionally ``-mstd0.5``.
 
     Raises:
-        UserError: it is something else.
+        UserError: the text is not valid.
     """
     complain = _complaint("TRAIN.AUTO_AUGMENT", text, f"true, false or one of {', '.join(AUTO_AUGMENT)}")
     name, *sections = text.split("-")
@@ -268,11 +283,11 @@ def _operations(chosen_set: str | None, increasing: bool) -> tuple[tuple[str, ..
     return tuple(weights), tuple(weight / total for weight in weights.values())
 
 
-def _section(section: str, known: dict | Sequence[str], complain: Callable) -> tuple[str, float]:
-    """Name and number of one section of such a string."""
+def _section(section: str, names: dict | Sequence[str], complain: Callable) -> tuple[str, float]:
+    """Parse name and number of one section of such a text."""
     match = re.fullmatch(r"([a-z]+)(\d+(?:\.\d*)?|inf)", section)
-    if match is None or match[1] not in known or (match[2] == "inf" and match[1] != "mstd"):
-        raise complain(f"'{section}' is not one of {', '.join(known)} with a number")
+    if match is None or match[1] not in names or (match[2] == "inf" and match[1] != "mstd"):
+        raise complain(f"'{section}' is not one of {', '.join(names)} with a number")
     return match[1], float(match[2])
 
 

@@ -1,4 +1,4 @@
-"""Which operations a policy chooses from, with their probabilities, magnitudes and weights: tables only."""
+"""Tables of the augmentation policies: operations with their probabilities, magnitudes and weights."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ RAND_AUGMENT = (
 _INCREASING = ("Posterize", "Solarize", "Color", "Contrast", "Brightness", "Sharpness")
 RAND_AUGMENT_INCREASING = [name + "Increasing" if name in _INCREASING else name for name in RAND_AUGMENT]
 
-# The sets that a RandAugment string names with "t", with the weight of each operation; equal ones are drawn with
+# The sets that a RandAugment string names with "t", with the weight of each operation; equal weights are drawn with
 # replacement, others without.
 RAND_AUGMENT_SETS: dict[str, dict[str, float]] = {
     "3a": {"SolarizeIncreasing": 1, "Desaturate": 1, "GaussianBlur": 1},
@@ -53,14 +53,14 @@ RAND_AUGMENT_SETS: dict[str, dict[str, float]] = {
 
 
 class PolicyStep(NamedTuple):
-    """An operation of an AutoAugment policy, done with ``probability``."""
+    """An operation of an AutoAugment policy, applied with ``probability``."""
 
     name: str
     probability: float
     magnitude: float
 
 
-Policy = tuple[tuple[PolicyStep, ...], ...]  # one row is chosen for an image, its steps are done in order
+Policy = tuple[tuple[PolicyStep, ...], ...]  # one row is chosen for an image, its steps are applied in order
 
 # E. Cubuk et al., "AutoAugment", arXiv 1805.09501, table 9 (ImageNet).
 _ORIGINAL = """
@@ -129,7 +129,7 @@ GaussianBlurRand 1 10
 
 
 def _read(table: str, posterize: str = "Posterize") -> Policy:
-    """The rows of ``table``; ``posterize`` is the scale meant by "Posterize", on which implementations differ."""
+    """Parse the rows of ``table``; ``posterize`` replaces "Posterize", whose scale differs between implementations."""
     rows = [[step.split() for step in line.split(", ")] for line in table.strip().splitlines()]
     return tuple(
         tuple(PolicyStep(posterize if name == "Posterize" else name, float(p), float(m)) for name, p, m in row)

@@ -1,5 +1,4 @@
-"""Images at another size: by Pillow's bilinear filter, which averages over what becomes smaller, or between the four
-nearest pixels, as OpenCV and torch have it."""
+"""Resize images with Pillow's bilinear filter, which averages when shrinking, or by interpolation as in OpenCV."""
 
 import numpy as np
 from PIL import Image
@@ -8,24 +7,30 @@ PILLOW, OPENCV = "pillow", "opencv"
 Size = tuple[int, int]  # height, width
 
 
-def between_two(pixels: np.ndarray, axis: int, side: int, start: int = 0, stop: int | None = None) -> np.ndarray:
-    """One axis resized linearly to ``side`` pixels, whose centers lie at halves; float32.
+def interpolate_axis(pixels: np.ndarray, axis: int, side: int, start: int = 0, stop: int | None = None) -> np.ndarray:
+    """Resize one axis linearly to ``side`` pixels, whose centers are at halves; float32.
 
     Args:
-        start, stop: which of these pixels are wanted; all.
+        pixels: array of any shape.
+        axis: the axis to resize.
+        side: pixels of the result along the axis.
+        start: first pixel to compute.
+        stop: one past the last pixel to compute; None: all.
     """
     before = pixels.shape[axis]
-    wanted = np.arange(start, side if stop is None else stop)
-    places = np.maximum((wanted + 0.5) * (before / side) - 0.5, 0)
+    targets = np.arange(start, side if stop is None else stop)
+    places = np.maximum((targets + 0.5) * (before / side) - 0.5, 0)
     first = np.minimum(places.astype(np.int64), before - 1)
-    share = (places - first).astype(np.float32).reshape([-1 if axis == own else 1 for own in range(pixels.ndim)])
+    share = (places - first).astype(np.float32).reshape([-1 if axis == other else 1 for other in range(pixels.ndim)])
     second = np.minimum(first + 1, before - 1)
     return pixels.take(first, axis) * (1 - share) + pixels.take(second, axis) * share
 
 
 def fitted_scale(size: Size, shortest: int | None, longest: int | None) -> float:
-    """The factor by which the shorter side becomes ``shortest``, or less where the longer one would pass ``longest``;
-    1 without them. As ``mmcv.imrescale`` has it."""
+    """Return the factor by which the shorter side becomes ``shortest``, as in ``mmcv.imrescale``.
+
+    It is smaller if the longer side would exceed ``longest``, and 1 without ``shortest``.
+    """
     if shortest is None:
         return 1.0
     scale = shortest / min(size)
@@ -33,30 +38,36 @@ def fitted_scale(size: Size, shortest: int | None, longest: int | None) -> float
 
 
 def scaled_size(size: Size, scale: float) -> Size:
-    """Both sides rounded to the nearest pixel, none to 0."""
+    """Scale both sides and round them to the nearest pixel, at least 1."""
     return max(int(size[0] * scale + 0.5), 1), max(int(size[1] * scale + 0.5), 1)
 
 
-def resize_image(image: Image.Image, size: Size, how: str, part: tuple[int, int, int, int] | None = None) -> np.ndarray:
-    """An image at another size, uint8 (height, width, 3).
+def resize_image(
+    image: Image.Image, size: Size, interpolation: str, part: tuple[int, int, int, int] | None = None
+) -> np.ndarray:
+    """Resize an image, uint8 (height, width, 3).
 
     Args:
-        how: ``PILLOW``, whose filter averages over what becomes smaller, or OpenCV's linear interpolation between the
-            nearest four pixels, up to a level.
-        part: top, left, height and width of what is wanted of the resized image; None: all.
+        image: RGB.
+        size: height and width.
+        interpolation: ``PILLOW``, whose filter averages when shrinking, or OpenCV's linear interpolation between the
+            nearest four pixels, exact to one level.
+        part: top, left, height and width of the part to compute; None: all.
     """
     top, left, height, width = part or (0, 0, *size)
-    if how == PILLOW:
+    if interpolation == PILLOW:
         down, right = image.height / size[0], image.width / size[1]
         ends = min((left + width) * right, image.width), min((top + height) * down, image.height)
         box = (left * right, top * down, *ends)
         return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, box))
-    rows = between_two(np.asarray(image), 0, size[0], top, top + height)
-    return np.rint(between_two(rows, 1, size[1], left, left + width)).astype(np.uint8)
+    rows = interpolate_axis(np.asarray(image), 0, size[0], top, top + height)
+    return np.rint(interpolate_axis(rows, 1, size[1], left, left + width)).astype(np.uint8)
 
 
-def nearest(stored: Size, size: Size) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the column of a stored image whose center is nearest to that of each one of the resized image, so
-    that labels lie where pixels do. (mmsegmentation's lie up to half a pixel beside them.)"""
-    rows, columns = ((2 * np.arange(side) + 1) * whole // (2 * side) for side, whole in zip(size, stored))
+def find_nearest_pixels(stored: Size, size: Size) -> tuple[np.ndarray, np.ndarray]:
+    """Find the row and the column of a stored image nearest to each row and column of the resized image.
+
+    Labels and pixels are therefore aligned. (In mmsegmentation, labels are up to half a pixel off.)
+    """
+    rows, columns = ((2 * np.arange(side) + 1) * stored_side // (2 * side) for side, stored_side in zip(size, stored))
     return rows, columns

@@ -76,7 +76,7 @@ class LandmarkMetrics(Metrics):
             values.update({f"{name} {key}": value for key, value in _describe(sums[:, index]).items()})
         return values
 
-    def rates(self, table: Sequence[np.ndarray]) -> dict[str, int]:
+    def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
         """Return the number of landmarks for each value that is a proportion."""
         counts = dict(zip(self.names, table[0][:, :, 0].sum(axis=0).astype(int).tolist()))
         rates_by_landmark = {f"{name} {rate_name(radius)}": n for name, n in counts.items() for radius in RADII_MM if n}

@@ -4,3 +4,13 @@
 - ``dataset``: base classes of datasets, cache of label maps; ``nnunet``, ``phantoms``: datasets
 - ``samples``: training crops and whole volumes; ``metrics``: scores; ``figures``: figures of the report
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "NnUNet": "nnunet",
+    "SegmentedVolumes": "dataset",
+    "VolumeSegmentation": "task",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

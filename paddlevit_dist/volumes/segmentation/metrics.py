@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import mean_of_defined, quotient, weighted_sums
+from ...intervals import nanmean, quotient, weighted_sums
 from ...metrics.counts import count_confusion, reduce_confusions
 from ...runtime.errors import UserError
 from ...tasks.metrics import Metrics, SampleTable
@@ -95,7 +95,7 @@ class VolumeMetrics(Metrics):
             class_values = {
                 name: values_by_class for name, values_by_class in class_values.items() if name not in _DISTANCES
             }
-        values = {name: mean_of_defined(values_by_class) for name, values_by_class in class_values.items()}
+        values = {name: nanmean(values_by_class) for name, values_by_class in class_values.items()}
         for index, name in enumerate(self.names):
             values.update(
                 {f"{what} {name}": values_by_class[:, index] for what, values_by_class in class_values.items()}

@@ -87,7 +87,7 @@ class VolumeSegmentation(Task):
                 # Fail before hours of training.
                 import_extra("scipy", "VOLUMES.SURFACE_DISTANCES true (false skips distances)")
             samples = SegmentedSamples(dataset, intensities, notices=[*dataset.notices, *region_notices])
-            samples.protocol = self.protocol_line()
+            samples.eval_protocol = self.protocol_line()
             return samples
         notices = [*dataset.notices, *region_notices, *find_misnamed(self.channels, intensities.kinds)]
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
@@ -339,7 +339,7 @@ class VolumeSegmentation(Task):
         pairs = zip(batch["volume"], batch["labels"])
         return [self._render_slices(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
 
-    def about_samples(self, samples: Any) -> Iterable[str]:
+    def summarize_samples(self, samples: Any) -> Iterable[str]:
         """Return the statistics of the dataset that help to choose keys."""
         return fingerprint(samples.dataset)
 

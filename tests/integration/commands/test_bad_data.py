@@ -36,7 +36,7 @@ def test_a_data_path_that_does_not_exist_or_is_not_given(dataset, output, tmp_pa
 def test_an_empty_class_folder_is_named(images, output):
     (images / "train" / "cat").mkdir()
     message = refused(f"-output={output}", *IMAGES, f"-data_path={images}")
-    assert f"class folder {images / 'train' / 'cat'} holds no images; expected files ending in jpg" in message
+    assert f"class folder {images / 'train' / 'cat'} contains no images; expected files ending in jpg" in message
 
 
 def test_a_validation_class_that_is_no_training_class(images, output):
@@ -110,7 +110,7 @@ def test_an_unreadable_image_that_was_not_opened_beforehand_is_named_where_it_is
     for number in range(5_001):
         os.link(images / "val" / "ant" / "00.jpg", images / "val" / "ant" / f"x{number:04d}.jpg")
     dataset = ClassFolders(str(images), "val", images)
-    opened = {look.index for look in open_split(dataset, "val").looks}
+    opened = {look.index for look in open_split(dataset, "val").results}
     damaged = Path(dataset.describe(next(index for index in range(len(dataset)) if index not in opened)))
     damaged.unlink()
     damaged.write_bytes(b"words")

@@ -29,14 +29,15 @@ def test_a_training_tells_each_finding_once_and_no_top5_of_two_classes(processes
     output = tmp_path / "output"
     arguments = [*IMAGES, f"-data_path={images}"]
     trained = well(run_main(f"-output={output}", *arguments, f"-ngpus={processes}"))
-    turned = "1 of the 9 opened images of val is to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false"
+    turned = "1 of the 9 opened images of val is to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false"
     assert trained.out.splitlines()[5:11] == [
-        f"left out below {images}/train: 2 .heic (pip install pillow-heif)",
+        f"skipped below {images}/train: 2 .heic (pip install pillow-heif)",
         "opened all 16 images of train",
-        f"left out below {images}/val: 1 .txt",
+        f"skipped below {images}/val: 1 .txt",
         "opened all 9 images of val",
-        f"{turned} ignores: {images}/val/ant/00.jpg",
-        f"1 image of val is identical to images of train, as {images}/val/bee/again.jpg and {images}/train/ant/03.jpg",
+        f"{turned}: {images}/val/ant/00.jpg",
+        f"1 image of val is identical to images of train, such as {images}/val/bee/again.jpg and "
+        f"{images}/train/ant/03.jpg",
     ]
     (evaluation,) = (line for line in events(output) if line["kind"] == "evaluation")
     low, high = evaluation["interval"]["top-1"]
@@ -59,7 +60,7 @@ def test_a_training_stops_over_the_same_images_as_an_evaluation_or_both_say_besi
     (images / "val" / "ant" / "x.HEIC").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
     arguments = [f"-output={output}", *IMAGES, f"-data_path={images}"]
     weights = ["-eval", f"-pretrained={output / 'checkpoints' / 'last'}"]
-    said = f"left out below {images}/val: 1 .heic (pip install pillow-heif); an evaluation without them would be"
+    said = f"skipped below {images}/val: 1 .heic (pip install pillow-heif); a score without them is"
     message = refused(*arguments)
     assert message.startswith(said) and message.endswith("or add DATA.ALLOW_SKIPPED_FILES True")
     beside = "(without 1 image not opened here)"

@@ -84,9 +84,9 @@ def test_other_files_than_the_run_s_are_counted_and_trained_ones_are_not_scored(
     well(run_main(f"-output={output}", *arguments, "-stop_after_epoch=1"))
     evaluation = [f"-output={tmp_path / 'evaluation'}", *arguments, "-eval", f"-pretrained={output}"]
     message = refused(*evaluation, "DATA.VAL_FRACTION", "0.5")
-    assert "8 images of val, against those that" in message and "4 trained on; trained on is" in message
+    assert "8 images of val, compared with the samples that" in message and "4 trained on; for example, " in message
     allowed = well(run_main(*evaluation, "DATA.VAL_FRACTION", "0.5", "-allow_changes"))
-    assert "4 trained on" in allowed.out and "the score counts what the model has seen" in allowed.out
+    assert "4 trained on" in allowed.out and "the score counts samples that the model has seen" in allowed.out
     renamed = (output / "val_files.txt").read_text().splitlines()[0]
     (single / renamed).rename(single / "ant" / "another name.jpg")
     message = refused(f"-output={output}", *arguments, "-resume=auto")
@@ -120,7 +120,7 @@ def test_rare_classes_give_the_same_for_any_processes(options, images, tmp_path)
 def test_options_that_contradict_or_do_not_fit(images, output):
     arguments = [f"-output={output}", *IMAGES, f"-data_path={images}"]
     both = ["DATA.CLASS_BALANCED", "true", "TRAIN.CLASS_WEIGHTS", "balanced"]
-    assert "both make up for rare classes; keep one" in refused(*arguments, *both)
+    assert "both correct for rare classes; keep one" in refused(*arguments, *both)
     assert "TRAIN.CLASS_WEIGHTS has 3 weights, expected 2" in refused(*arguments, "TRAIN.CLASS_WEIGHTS", "[1,2,3]")
     assert "expected balanced, a list of numbers" in refused(*arguments, "TRAIN.CLASS_WEIGHTS", "rare")
     assert "DATA.VAL_FRACTION" in refused(*arguments, "DATA.VAL_FRACTION", "1")

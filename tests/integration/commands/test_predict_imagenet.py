@@ -22,11 +22,11 @@ def test_a_thousand_classes_without_names_are_those_of_imagenet(tmp_path):
     command = [sys.executable, "-m", "paddlevit_dist", "predict", str(source), "one.png", "cut.mp4", "--output=new"]
     ended = run_command(command, folder=tmp_path)
     assert ended.code == 2 and "error: predict: cut.mp4: OpenCV finds no frames in this video" in ended.err
-    assert "note: the weights do not name their 1,000 classes: they are taken for ImageNet's" in ended.out
+    assert "note: the weights do not name their 1,000 classes; ImageNet's names are used" in ended.out
     (row,) = [json.loads(line) for line in (tmp_path / "new" / "predictions.jsonl").read_text().splitlines()]
     names = list(names_by_synset().values())
     assert [row[key] for key in row if "class" in key] == [names[int(v)] for k, v in numbered.items() if "class" in k]
-    assert "the classes are drawn beside the images in new/pictures" in ended.out
+    assert "the classes are drawn next to the images in new/pictures" in ended.out
     assert "cut.mp4\tOpenCV finds no frames in this video" in (tmp_path / "new" / "unreadable.tsv").read_text()
     drawn = np.asarray(Image.open(tmp_path / "new" / "pictures" / "one.jpg")).astype(int)
     enlarged = np.asarray(image.resize((267, 320), Image.Resampling.NEAREST)).astype(int)

@@ -22,7 +22,7 @@ from support.processes import ROOT, run_command, run_main
 from support.runs import contents, refusal, well
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.parts import part_of_jpeg, read_layout
+from paddlevit_dist.images.data.parts import crop_jpeg_rows, read_layout
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.runtime.errors import UserError
@@ -83,7 +83,7 @@ def test_small_jpegs_are_copied_and_others_become_jpegs(images, tmp_path):
     encoded = dataset.encoded(0)
     layout = read_layout(encoded)
     assert (layout.width, layout.height, layout.block_height) == (60, 40, 16)
-    assert Image.open(io.BytesIO(part_of_jpeg(encoded, layout, (0, 0, 10, 10)))).size == (60, 16)
+    assert Image.open(io.BytesIO(crop_jpeg_rows(encoded, layout, (0, 0, 10, 10)))).size == (60, 16)
     sizes = {dataset.read(index)[0].size for index in range(len(dataset))}
     dataset.reading = ReadConfig(exif_rotate=True)
     turned = {dataset.read(index)[0].size for index in range(len(dataset))}
@@ -121,7 +121,7 @@ def test_a_second_run_keeps_what_is_finished_and_makes_what_is_missing(images, t
     times = {file: file.stat().st_mtime_ns for file in output.glob("*.tar")}
     record = json.loads((output / "prepared.json").read_text())
     (output / "prepared.json").write_text(json.dumps({**record, "complete": False}))
-    with pytest.raises(UserError, match=f"the preparation of {output} was not finished; continue with the command"):
+    with pytest.raises(UserError, match=f"the preparation of {output} was not finished; run the command"):
         TarImages(str(output), "train", tmp_path)
     missing = output / "train-00002.tar"
     missing.rename(output / "train-00002.tar.4711.abcd.tmp")  # as a killed run leaves it
@@ -167,7 +167,7 @@ def test_an_unreadable_image_ends_the_preparation_or_is_left_out_and_listed(imag
     ]
     assert not list(output.glob("*.unreadable"))
     dataset = TarImages(str(output), "train", tmp_path)
-    assert len(dataset) == 18 and dataset.notices[0].endswith("JPEG quality 90, 2 unreadable images left out")
+    assert len(dataset) == 18 and dataset.notices[0].endswith("JPEG quality 90, 2 unreadable images skipped")
     assert "2 unreadable ones" in well(prepare(*arguments, "--on_bad_sample=skip")).out
 
 
@@ -194,14 +194,14 @@ def test_a_check_lists_what_cannot_be_read_and_leaves_nothing_in_the_current_fol
 def test_images_that_cannot_be_opened_here_are_not_passed_over(images, tmp_path):
     (images / "val" / "ant" / "x.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
     (images / "val" / "ant" / "notes.txt").write_text("words")
-    told = f"left out below {images}/val: 1 .heic (pip install pillow-heif), 1 .txt"
+    told = f"skipped below {images}/val: 1 .heic (pip install pillow-heif), 1 .txt"
     ended = prepare(images, "--workers=1")
     assert (ended.code, ended.out) == (1, f"{told}\nall 23 images of {images} can be read, but 1 left out cannot\n")
     output = tmp_path / "output"
     assert told in refusal(prepare(images, output, "--workers=1")) and not output.exists()
     ended = well(prepare(images, output, "--workers=1", "--on_bad_sample=skip"))
     assert ended.out.startswith(f"{told}\nprepared 23 images in {output}") and "unreadable" not in ended.out
-    assert TarImages(str(output), "val", tmp_path).notices[0].endswith("JPEG quality 90, 1 unreadable images left out")
+    assert TarImages(str(output), "val", tmp_path).notices[0].endswith("JPEG quality 90, 1 unreadable images skipped")
 
 
 def test_what_was_left_out_by_the_preparation_is_not_refused_by_a_training_on_it(images, tmp_path):
@@ -212,9 +212,9 @@ def test_what_was_left_out_by_the_preparation_is_not_refused_by_a_training_on_it
     words = ["-cfg=vit_tiny_patch16_224", f"-data_path={output}", f"-output={tmp_path / 'run'}", "-num_classes=2"]
     words += ["-image_size=16", "-batch_size=4", "-epochs=1", "-ngpus=1", "-num_workers=0", "MODEL.DEPTH", "1"]
     message = refusal(run_main(*words, "-dataset=folder"))
-    assert message == f"{output} holds what 'prepare images' has written: add -dataset=tar"
+    assert message == f"{output} contains the output of 'prepare images': add -dataset=tar"
     said = well(run_main(*words, "-dataset=tar")).out
-    assert "3 unreadable images left out" in said and "left out below" not in said
+    assert "3 unreadable images skipped" in said and "skipped below" not in said
 
 
 def test_lists_tar_files_and_single_folders_are_recognized(images, tmp_path):
@@ -231,7 +231,7 @@ def test_lists_tar_files_and_single_folders_are_recognized(images, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{none}"], "none is not a folder; expected one of images"),
+        (["{none}"], "none is not a folder; expected a folder of images"),
         (["{in}", "{out}", "--quality=101"], "argument --quality/-quality: '101' is not a whole number from 1 to 100"),
         (
             ["{in}", "{out}", "--shorter_side=0"],

@@ -192,7 +192,7 @@ def test_a_look_at_a_training_computes_no_features(folder, tmp_path):
 
 def test_a_probe_without_trained_weights_or_neighbors_is_refused(folder):
     words = ["MODEL.PRETRAINED", "None", "MODEL.PRETRAINED_REQUIRED", "False"]
-    assert "a probe of random weights says nothing" in refusal(probe(folder, "linear", "random", 1, *words))
+    assert "a probe of random weights is meaningless" in refusal(probe(folder, "linear", "random", 1, *words))
     said = refusal(probe(folder, "knn", "few", 1, "PROBE.KNN_K", "[5, 2000]"))
     assert said == "PROBE.KNN_K 2000: there are only 1,437 training images; lower it"
     assert "its own nearest neighbor" in refusal(probe(folder, "knn", "same", 1, "-split=train"))

@@ -11,7 +11,7 @@ from PIL import Image
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.image_dataset import name_folders
-from paddlevit_dist.images.data.imagenet import ImageNet2012, kit_labels, read_listed_labels
+from paddlevit_dist.images.data.imagenet import ImageNet2012, read_kit_labels, read_listed_labels
 from paddlevit_dist.images.data.prepared import Preparation, read_preparation, write_preparation
 from paddlevit_dist.images.data.reading import ReadConfig, decode_image, examine_image
 from paddlevit_dist.images.data.small_sets import Mnist
@@ -141,7 +141,7 @@ def make_kit(folder):
 
 
 def read_kit(folder):
-    assert all(0 <= label < 1000 for label in kit_labels(str(folder)).values())
+    assert all(0 <= label < 1000 for label in read_kit_labels(str(folder)).values())
 
 
 def make_record(folder):

@@ -92,7 +92,7 @@ def test_logits_score_as_in_an_evaluation(evaluate):
     assert "loss" not in without["scores"] and "scores, not probabilities" in told
     assert without["scores"]["top-5"] == values["top-5"]
     _, told = evaluate(truth_rows(LABELS), score_rows(SCORES), "-logits")
-    assert "rows add up to 1, as probabilities do" in told
+    assert "rows add up to 1 like probabilities" in told
 
 
 def best_rows(scores, columns):
@@ -167,7 +167,7 @@ def test_the_classes_of_a_data_set(tmp_path, capsys):
     evaluate_results.run_classes([str(tmp_path / "mine.csv"), "-dataset=digits", f"-output={tmp_path / 'out'}"])
     said = capsys.readouterr().out
     right = sum(own == int(digits.read(row)[1]) for row, (_, own) in enumerate(rows))
-    assert f"\ntop-1 {100 * right / len(rows):.2f} [" in said and "truth of digits (val)" in said
+    assert f"\ntop-1 {100 * right / len(rows):.2f} [" in said and "ground truth: digits (val)" in said
     scores = json.loads((tmp_path / "out" / "scores.json").read_text())
     assert scores["scores"]["top-1"] == pytest.approx(100 * right / len(rows))
     kept = read(str(tmp_path / "out"))
@@ -200,11 +200,11 @@ def without_row(rows, row):
     ("results", "complaint"),
     [
         (without_row(score_rows(SCORES), 5), "1 of 40 images of .*truth.csv have no row, such as p4.jpg"),
-        ([*score_rows(SCORES), score_rows(SCORES)[2]], "line 42: 'p1.jpg' is the image of line 3 already"),
+        ([*score_rows(SCORES), score_rows(SCORES)[2]], "line 42: 'p1.jpg' is already the image of line 3"),
         ([*score_rows(SCORES), ["z.jpg", *[0] * 7]], "line 42: 'z.jpg' is none of the 40 images of .*truth"),
         ([*score_rows(SCORES)[:9], ["p8.jpg", 0.5]], "line 10: 2 columns, but 8 in the first line"),
-        ([*score_rows(SCORES)[:9], ["p8.jpg", "high", *[0] * 6]], "line 10, column 2: 'high' is no number"),
-        (score_rows(SCORES, ["cat", "dog", "dog", "owl", "pig", "rat", "yak"]), "two columns are called dog"),
+        ([*score_rows(SCORES)[:9], ["p8.jpg", "high", *[0] * 6]], "line 10, column 2: 'high' is not a number"),
+        (score_rows(SCORES, ["cat", "dog", "dog", "owl", "pig", "rat", "yak"]), "two columns are named dog"),
         ([["filename", "label"], ["p0.jpg", "cow"]], "has classes cow: none is a class of .*, which has cat, dog"),
         ("", "is empty; expected a column with the image's name"),
         ("p0.jpg\np1.jpg\n", "one column; expected"),
@@ -225,11 +225,13 @@ def test_numbers_and_names_of_classes_are_told_apart(evaluate):
     by_number = [truth[0], *([name, CLASSES.index(own)] for name, own in truth[1:])]
     plain, _ = evaluate(truth, score_rows(SCORES))
     said, told = evaluate(by_number, score_rows(SCORES))
-    assert said["scores"] == plain["scores"] and "class 0 is the one at this place" in told and "from 0: cat" in told
+    assert (
+        said["scores"] == plain["scores"] and "class 0 is the class at this position" in told and "from 0: cat" in told
+    )
     with pytest.raises(UserError, match="is of class 0, which .*results.csv has no column for; it has 1, 2, 3"):
         evaluate(by_number, score_rows(SCORES, range(1, 8)))
     more = [[*row, number or "quality"] for number, row in enumerate(score_rows(SCORES))]
-    assert "columns that are no class of" in evaluate(truth, more)[1]
+    assert "columns that are not classes of" in evaluate(truth, more)[1]
     other = [["name", "class"], *([name, "cow" if row % 2 else own] for row, (name, own) in enumerate(truth[1:]))]
     said, told = evaluate(truth, other)
     assert said["scores"]["top-1"] == 50 and "1 classes that" in told and "wrong, cow" in told
@@ -237,7 +239,7 @@ def test_numbers_and_names_of_classes_are_told_apart(evaluate):
 
 def test_an_unknown_class_of_a_data_set_is_refused(tmp_path):
     (tmp_path / "mine.csv").write_text("id,label\nval 0,ten\n")
-    with pytest.raises(UserError, match=r"line 2: 'ten' is no class of digits \(val\); it has 0, 1, 2"):
+    with pytest.raises(UserError, match=r"line 2: 'ten' is not a class of digits \(val\); it has 0, 1, 2"):
         evaluate_results.run_classes([str(tmp_path / "mine.csv"), "-dataset=digits"])
 
 
@@ -248,7 +250,7 @@ def test_an_unknown_class_of_a_data_set_is_refused(tmp_path):
         (["truth.csv", "mine.csv", "-dataset=digits"], "truth.csv and -dataset both say what is true"),
         (["missing.csv", "mine.csv"], "missing.csv cannot be read"),
         (["mine.csv", "missing.csv"], "missing.csv cannot be read"),
-        (["scores.csv", "truth.csv"], "columns filename, cat, .*; expected one with the true class"),
+        (["scores.csv", "truth.csv"], "columns filename, cat, .*; expected a column with the true class"),
         ([".", "mine.csv"], "no data that are known by their files"),
         (["truth.csv", "best.csv", "-logits"], "-logits: best.csv has no scores"),
     ],
@@ -277,12 +279,12 @@ def test_classes_counted_from_1_against_truth_from_0_are_not_scored_in_silence(e
     truth = [0, 1, 2, 3, 4, 0]
     assert evaluate(rows(truth), rows(truth))[0]["scores"]["top-1"] == 100
     for one, other in ((0, 1), (1, 0)):
-        with pytest.raises(UserError, match=f"has classes from {other} to {4 + other}, those of .* from {one} to"):
+        with pytest.raises(UserError, match=f"has classes from {other} to {4 + other}, but .* from {one} to"):
             evaluate(rows([k + one for k in truth]), rows([k + other for k in truth]))
     # A class that is never found hides the range; what would be right tells it.
     said, told = evaluate(rows([*truth, 1, 4]), rows([1, 2, 3, 4, 3, 1, 2, 4]))
     assert said["scores"]["top-1"] == 12.5
-    assert "with classes one lower or higher 6 of 8 would be right, and 1 are: is one side counted from 1?" in told
+    assert "with classes one lower or higher 6 of 8 would be right, and 1 are: does one side count from 1?" in told
     assert "counted from 1" not in evaluate(rows(truth), rows([0, 1, 2, 3, 3, 1]))[1]
 
 

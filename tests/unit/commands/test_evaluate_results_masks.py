@@ -104,7 +104,7 @@ def test_no_class_in_the_results_is_wrong_and_told(tmp_path, evaluate):
     assert said["scores"]["mIoU"] == pytest.approx(np.mean(ious)) and said["scores"]["accuracy"] == pytest.approx(
         accuracy
     )
-    assert f"{2 * true[2].shape[1]} pixels of no class where the truth has one: wrong" in told
+    assert f"{2 * true[2].shape[1]} pixels without a class where " in told
 
 
 def test_one_result_is_not_of_two_images(tmp_path, evaluate):
@@ -112,7 +112,7 @@ def test_one_result_is_not_of_two_images(tmp_path, evaluate):
     write(tmp_path / "true" / "a", true)
     write(tmp_path / "true" / "b", true)
     write(tmp_path / "found", found)
-    with pytest.raises(UserError, match=r"p0.png would be of a/p0.png and of b/p0.png of .*true: give results the"):
+    with pytest.raises(UserError, match=r"p0.png matches a/p0.png and b/p0.png of .*true: give the results the"):
         evaluate()
     write(tmp_path / "found" / "a", found)
     write(tmp_path / "found" / "b", found)
@@ -146,7 +146,7 @@ def test_a_class_that_the_truth_never_has_is_told_and_a_format_that_changes_numb
     said, told = evaluate()
     assert "pixels of class 77, which" in told and said["scores"]["IoU 77"] == 0
     write(tmp_path / "found", found, ends=".jpg")
-    with pytest.raises(UserError, match=r"p0.jpg is a JPEG file, which changes numbers of classes"):
+    with pytest.raises(UserError, match=r"p0.jpg is a JPEG file, which changes class numbers"):
         evaluate("-result_suffix=.jpg")
 
 
@@ -156,7 +156,7 @@ def test_masks_of_0_and_255(tmp_path, evaluate):
     write(tmp_path / "true", true)
     write(tmp_path / "found", found)
     _, told = evaluate()
-    assert "one class beside 255, which is ignored; -ignore=none" in told
+    assert "only one class in addition to 255, which is ignored; add -ignore=none" in told
     said, _ = evaluate("-ignore=none")
     ious = [((true == k) & (found == k)).sum() / ((true == k) | (found == k)).sum() for k in (0, 255)]
     assert said["scores"]["mIoU"] == pytest.approx(np.mean(ious))
@@ -176,7 +176,7 @@ def test_two_folders_are_compared(tmp_path, evaluate):
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (lambda f: (f / "found/p3.png").unlink(), "1 of 5 label maps of .*true have no counterpart, as p3"),
+        (lambda f: (f / "found/p3.png").unlink(), "1 of 5 label maps of .*true have no counterpart, such as p3"),
         (lambda f: Image.new("L", (3, 4)).save(f / "found/p1.png"), "found/p1.png has 3 x 4 pixels .*true/p1.png"),
         (lambda f: Image.new("RGB", (9, 9)).save(f / "found/p1.png"), r"p1.png has colors \(RGB\), expected"),
         (lambda f: (f / "found/p1.png").write_bytes(b"\x89PNG"), "found/p1.png cannot be read"),

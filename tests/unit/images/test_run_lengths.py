@@ -10,8 +10,8 @@ from paddlevit_dist.images.run_lengths import (
     compute_area,
     decode,
     encode,
+    find_mask_runs,
     parse_segmentation,
-    runs_of_mask,
 )
 from paddlevit_dist.images.run_lengths import (
     outline as outline_of_box,
@@ -59,28 +59,28 @@ def test_masks_are_encoded_and_read_as_by_pycocotools(seed):
     expected = peer.encode(np.asfortranarray(mask))
     assert encode(mask) == {"size": [height, width], "counts": expected["counts"].decode()}
     assert np.array_equal(decode(encode(mask)), mask)
-    assert np.array_equal(decode({"size": [height, width], "counts": runs_of_mask(mask).counts().tolist()}), mask)
-    assert np.array_equal(runs_of_mask(mask).box(), peer.toBbox(expected))
+    assert np.array_equal(decode({"size": [height, width], "counts": find_mask_runs(mask).counts().tolist()}), mask)
+    assert np.array_equal(find_mask_runs(mask).box(), peer.toBbox(expected))
 
 
 def test_many_masks_at_once_are_the_same_runs():
     rng = np.random.default_rng(2)
     masks = [rng.random((30, 40)) < share for share in (0.0, 0.02, 0.5, 1.0)]
     lengths = [0, 100, 0, 60, 40, 1000]  # with runs of no length, which others write
-    one_by_one = [runs_of_mask(mask) for mask in masks] + [parse_segmentation({"size": [30, 40], "counts": lengths})]
+    one_by_one = [find_mask_runs(mask) for mask in masks] + [parse_segmentation({"size": [30, 40], "counts": lengths})]
     others = peer.frPyObjects({"size": [30, 40], "counts": lengths}, 30, 40)["counts"].decode()
     texts = [compress_runs(encode(mask), 30, 40) for mask in masks] + [
         compress_runs({"size": [30, 40], "counts": others}, 30, 40)
     ]
     assert texts[-1].decode() == others
-    joined = ManyRuns.of(texts, 30)
+    joined = ManyRuns.decode(texts, 30)
     assert joined.areas.tolist() == [runs.area for runs in one_by_one] == [compute_area(text) for text in texts]
     for which, runs in enumerate(one_by_one):
         chosen = slice(joined.first[which], joined.first[which + 1])
         assert np.array_equal(joined.starts[chosen], runs.starts) and np.array_equal(joined.ends[chosen], runs.ends)
         _, top, _, height = runs.box()
         assert joined.rows[which].tolist() == ([top, top + height] if runs.area else [30, 0])
-    assert ManyRuns.of([], 30).first.tolist() == [0]
+    assert ManyRuns.decode([], 30).first.tolist() == [0]
 
 
 def test_boxes_are_drawn_as_by_pycocotools():

@@ -151,7 +151,7 @@ def test_a_second_look_reads_no_image_again_unless_it_has_changed(tmp_path, monk
 def test_an_interrupted_look_goes_on_where_it_was(tmp_path, monkeypatch):
     write_leaking(tmp_path / "data")
     train = Files(tmp_path / "data" / "train")
-    plain, looked = fingerprints.in_threads, []
+    plain, looked = fingerprints.run_in_threads, []
 
     def interrupted(*arguments):
         for number, row in enumerate(plain(*arguments)):
@@ -159,10 +159,10 @@ def test_an_interrupted_look_goes_on_where_it_was(tmp_path, monkeypatch):
                 raise KeyboardInterrupt
             yield row
 
-    monkeypatch.setattr(fingerprints, "in_threads", interrupted)
+    monkeypatch.setattr(fingerprints, "run_in_threads", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fingerprints.fingerprints(train, "train", 1, tmp_path)
-    monkeypatch.setattr(fingerprints, "in_threads", lambda *given: looked.extend(given[2]) or plain(*given))
+    monkeypatch.setattr(fingerprints, "run_in_threads", lambda *given: looked.extend(given[2]) or plain(*given))
     found = fingerprints.fingerprints(train, "train", 1, tmp_path)
     assert looked == list(range(7, 20)) and found.num_read == 20
 

@@ -331,7 +331,7 @@ def test_the_number_comes_first(tmp_path):
 
 def test_what_is_known_of_the_data_is_told(tmp_path):
     folder = write_run(tmp_path / "run")
-    notes = ["left out below pics: 1 .heic", "3 images of val are identical to images of train", HOSTILE]
+    notes = ["skipped below pics: 1 .heic", "3 images of val are identical to images of train", HOSTILE]
     train = {"holds": "62 images: cat 30, dog 32", "classes": 2, "notes": notes[:2]}
     data = {"train": train, "val": {"holds": "20 images: cat 10, dog 10", "classes": 2, "notes": notes[1:]}}
     (folder / "run.json").write_text(json.dumps({"data": data}))
@@ -363,7 +363,7 @@ def test_paths_are_relative_and_nobodys_home_is_shown(tmp_path, monkeypatch):
     folder = write_run(tmp_path / "run", events, config, [gallery])
     (folder / "load_report.json").write_text(json.dumps({"source": "/root/w.pth", "notices": ["/srv/people/eve/x"]}))
     command = f"/home/anna/.venv/bin/python {work}/train.py -output=output/run /mnt/home/annals/x"
-    notes = {"train": {"holds": "9", "notes": [f"left out below {work}/pics: 1"]}}
+    notes = {"train": {"holds": "9", "notes": [f"skipped below {work}/pics: 1"]}}
     (folder / "run.json").write_text(json.dumps({"command": command, "folder": work, "data": notes}))
     text = make_page(folder).text
     for private in ("/home/anna", "/Users", "/root", "/srv/people", "/data/anna/pics/"):
@@ -373,7 +373,7 @@ def test_paths_are_relative_and_nobodys_home_is_shown(tmp_path, monkeypatch):
         "cat/1.png",
         "~/w.pth",
         "~/x",
-        "left out below pics: 1",
+        "skipped below pics: 1",
         "/mnt/home/annals/x",
     ]
     assert [line for line in shown if line not in text] == []

@@ -18,7 +18,7 @@ from support.raw_scenes import write_scannet
 from support.volume_files import write_landmarks, write_series, write_volume
 
 from paddlevit_dist.images.data.cifar import Cifar10
-from paddlevit_dist.images.data.imagenet import kit_labels
+from paddlevit_dist.images.data.imagenet import read_kit_labels
 from paddlevit_dist.images.data.prepared import read_preparation
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage, decode_image
 from paddlevit_dist.images.data.small_sets import Mnist
@@ -98,7 +98,7 @@ def test_archives_are_unpacked_no_further_than_the_published_ones(tmp_path, litt
 
 def test_the_development_kit_is_unpacked_no_further_than_published(tmp_path):
     (tmp_path / "ILSVRC2012_devkit_t12.tar.gz").write_bytes(HALF_A_GIGABYTE)
-    assert "unpacks to more than 67,108,864 bytes" in told(kit_labels, str(tmp_path))
+    assert "unpacks to more than 67,108,864 bytes" in told(read_kit_labels, str(tmp_path))
 
 
 def test_the_published_kind_of_archive_is_still_found(tmp_path):

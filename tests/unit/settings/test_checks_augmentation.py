@@ -79,7 +79,7 @@ def test_a_pair_of_sides_may_be_given_on_the_command_line(load_text):
         ),
         (
             "TRAIN: {MIXUP_ALPHA: 0.8}\nDATA: {BATCH_SIZE: 1}",
-            "TRAIN.MIXUP_ALPHA 0.8 (x.yaml:1): an image is mixed with another of its batch, "
+            "TRAIN.MIXUP_ALPHA 0.8 (x.yaml:1): images are mixed with others of their batch, "
             "but DATA.BATCH_SIZE 1 (x.yaml:2)",
         ),
     ],
@@ -92,10 +92,14 @@ def test_contradictions_are_refused_in_training_alone(refuse, load_text, text, m
 @pytest.mark.parametrize(
     "text, key, why",
     [
-        ("RAND_AUGMENT: True, COLOR_JITTER: 0.4", "COLOR_JITTER 0.4", "TRAIN.RAND_AUGMENT True {} takes its place"),
-        ("AUTO_AUGMENT: v0, COLOR_JITTER: 0.4", "COLOR_JITTER 0.4", "TRAIN.AUTO_AUGMENT v0 {} takes its place"),
-        ("RAND_AUGMENT: True, AUTO_AUGMENT: v0", "AUTO_AUGMENT v0", "TRAIN.RAND_AUGMENT True {} takes its place"),
-        ("RAND_AUGMENT: rand, RAND_AUGMENT_LAYERS: 3", "RAND_AUGMENT_LAYERS 3", "TRAIN.RAND_AUGMENT rand {} says it"),
+        ("RAND_AUGMENT: True, COLOR_JITTER: 0.4", "COLOR_JITTER 0.4", "TRAIN.RAND_AUGMENT True {} replaces it"),
+        ("AUTO_AUGMENT: v0, COLOR_JITTER: 0.4", "COLOR_JITTER 0.4", "TRAIN.AUTO_AUGMENT v0 {} replaces it"),
+        ("RAND_AUGMENT: True, AUTO_AUGMENT: v0", "AUTO_AUGMENT v0", "TRAIN.RAND_AUGMENT True {} replaces it"),
+        (
+            "RAND_AUGMENT: rand, RAND_AUGMENT_LAYERS: 3",
+            "RAND_AUGMENT_LAYERS 3",
+            "TRAIN.RAND_AUGMENT rand {} contains it",
+        ),
         (
             "MIXUP_PROB: 1.0",
             "MIXUP_PROB 1.0",

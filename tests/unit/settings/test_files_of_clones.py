@@ -39,7 +39,7 @@ def test_the_file_names_its_network_and_its_config_py_gives_what_it_does_not_sta
     assert runs == (
         f"{file}:7: plain_tiny: the network is built by code of {folder}, which is run; code of no other folder is"
     )
-    assert computed == f"{folder}/config.py: TRAIN.END_LR = 53 - 4 is not taken: it is no literal"
+    assert computed == f"{folder}/config.py: TRAIN.END_LR = 53 - 4 is ignored: it is not a literal"
     assert defaults.startswith(f"{file}: from {folder}/config.py: DATA.IMAGENET_MEAN [0.485, 0.456, 0.406], ")
     assert run.sources["TRAIN.BASE_LR"] == f"{folder}/config.py"
 
@@ -68,7 +68,7 @@ def test_nothing_of_the_clone_is_run_for_a_model_of_ours_whose_numbers_it_has(tm
     other = write_family(tmp_path, "other", further="")
     path = other.parents[1] / "config.py"
     path.write_text(path.read_text().replace("SMOOTHING = 0.1", "SMOOTHING = 3"))
-    said = f"{path}: TRAIN.SMOOTHING is 3: expected a number >= 0 and < 1: state one in the YAML file"
+    said = f"{path}: TRAIN.SMOOTHING is 3: expected a number >= 0 and < 1; set it in the YAML file"
     assert refuse(load, [f"-cfg={other}"]) == said
 
 
@@ -108,7 +108,7 @@ def test_code_that_only_weights_name_is_not_run(file, tmp_path, monkeypatch, ref
     message = refuse(lambda: load([f"-cfg={config}"], is_trusted=False))
 
     assert message.startswith(
-        f"{config}:2: MODEL.NAME paddlevit:{os.path.abspath(file)}: weights do not have code run "
+        f"{config}:2: MODEL.NAME paddlevit:{os.path.abspath(file)}: weights alone do not run the code of a clone: "
     )
     assert message.endswith(f"set PADDLEVIT={tmp_path}/PaddleViT")
     monkeypatch.setenv("PADDLEVIT", f"{tmp_path}/PaddleViT")

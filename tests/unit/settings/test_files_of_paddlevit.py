@@ -86,10 +86,10 @@ def test_what_never_mattered_is_a_notice(load_text):
 
     why = "does not exist here and is not needed"
     assert notices == [
-        f"x.yaml:1: TRAIN.MODEL_EMA_FORCE_CPU {why}: averaged weights live on the device",
-        f"x.yaml:1: TRAIN.RANDOM_ERASE_SPLIT {why}: images are erased one by one, as PaddleViT does it, and a batch "
+        f"x.yaml:1: TRAIN.MODEL_EMA_FORCE_CPU {why}: averaged weights are on the device",
+        f"x.yaml:1: TRAIN.RANDOM_ERASE_SPLIT {why}: images are erased one by one, as in PaddleViT, and a batch "
         "has no clean part",
-        f"x.yaml:2: TAG {why}: runs are told apart by their output folder",
+        f"x.yaml:2: TAG {why}: runs are distinguished by their output folder",
     ]
 
 
@@ -97,7 +97,7 @@ def test_a_temperature_of_a_teacher_other_than_theirs_is_refused(load_text, refu
     (notice,) = load_text("TRAIN: {DISTILLATION_TAU: 1.0}").notices
     assert notice.startswith("x.yaml:1: TRAIN.DISTILLATION_TAU does not exist here and is not needed: it is 1, as in ")
     message = refuse(load_text, "TRAIN: {DISTILLATION_TAU: 3.0}")
-    assert message == "x.yaml:1: TRAIN.DISTILLATION_TAU is 3.0: here it is 1; leave it out"
+    assert message == "x.yaml:1: TRAIN.DISTILLATION_TAU is 3.0, but only 1 is supported; remove it"
 
 
 def test_their_name_of_the_cosine_schedule(load_text):

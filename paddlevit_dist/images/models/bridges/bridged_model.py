@@ -74,7 +74,7 @@ def outside_lazy_mode() -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_line_for(what: str) -> Iterator[None]:
-    """Turn whatever files of another package raise into a ``UserError`` of one line that begins with ``what``."""
+    """Turn any exception of another package's files into a ``UserError`` of one line that begins with ``what``."""
     try:
         yield
     except UserError:

@@ -1,4 +1,4 @@
-"""Networks whose files say nothing about them: what a training has to know is found by trial."""
+"""Networks of other packages: the trainer finds by trial what their files do not state."""
 
 import copy
 import re
@@ -24,7 +24,7 @@ class ExaminedModel(BridgedModel):
     """A network that ``build(num_classes, in_channels)`` makes.
 
     The classifier is what has another shape in a network for another number of classes. If nothing has, the build
-    function does not take the number: new linear layers replace those of ``own_classes`` outputs.
+    function does not take the number: new linear layers replace the layers of ``own_classes`` outputs.
 
     A network that returns several outputs in training only, such as VOLO and distilled ones, returns in training what
     it returns in evaluation: otherwise a part of the evaluated output would never learn.
@@ -67,25 +67,30 @@ class ExaminedModel(BridgedModel):
         lists = [one for one in _BLOCKS if isinstance(getattr(network, one, None), (nn.LayerList, nn.Sequential))]
         self.layer_names = rf"(?:{'|'.join(lists)})\.\d+" if lists else None
         self._learns_from_teacher = False
-        said = f"model '{name}' does not take images of {image_size[0]} x {image_size[1]}"
-        with one_line_for(said), outside_lazy_mode():
+        message = f"model '{name}' does not take images of {image_size[0]} x {image_size[1]}"
+        with one_line_for(message), outside_lazy_mode():
             if num_classes == 0 or (is_ignored and num_classes != own_classes):
                 self.reset_classifier(num_classes)
             self._answers_as_evaluation = self._is_several_in_training(name)
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "ExaminedModel":
+        """Build the network of ``name`` for ``num_classes``."""
         cls.require_options(name, options)
         family: Callable[..., ExaminedModel] = cls
         return family(name, num_classes, image_size, **options)
 
     @classmethod
     def options(cls) -> dict[str, Any]:
+        """Return the options of ``build`` with their defaults."""
         return {name: default for name, default in super().options().items() if name != "name"}
 
     def _is_several_in_training(self, name: str) -> bool:
-        """Tell whether the network returns several outputs in training and one in evaluation, or cannot do in training
-        what it does in evaluation, as VOLO with today's NumPy. No layer inside it is in training, and none changes."""
+        """Return whether training and evaluation need different calls.
+
+        The network returns several outputs in training and one in evaluation, or it cannot do in training what it does
+        in evaluation, as VOLO with today's NumPy. No layer inside it is in training mode, and none changes.
+        """
         images = paddle.zeros([2, self.in_channels, *self.image_size])
         self.network.eval()
         with paddle.enable_grad():
@@ -101,14 +106,16 @@ class ExaminedModel(BridgedModel):
         try:
             with paddle.no_grad():
                 trained = self.network(images)
-        except Exception:  # only what is told apart from an evaluation
+        except Exception:  # a network that cannot train this way differs from evaluation
             trained = (evaluated,)
         self.network.train()
         return isinstance(trained, (tuple, list)) and not is_several
 
     def forward(self, x: paddle.Tensor) -> Any:
-        """Compute logits (batch, num_classes) of images (batch, in_channels, height, width); two of them in training
-        with a teacher, of a network that has a classifier for the teacher's labels."""
+        """Compute logits (batch, num_classes) of images (batch, in_channels, height, width).
+
+        In training with a teacher, a network with a classifier for the teacher's labels returns two logits.
+        """
         if self.training and self._answers_as_evaluation and not self._learns_from_teacher:
             self.network.training = False
             outputs = self.network(x)
@@ -121,6 +128,7 @@ class ExaminedModel(BridgedModel):
         return _first(outputs)
 
     def learn_from_teacher(self) -> None:
+        """Return the logits of both classifiers in training mode."""
         self._learns_from_teacher = True
 
     def forward_features(self, x: paddle.Tensor) -> paddle.Tensor:
@@ -134,12 +142,13 @@ class ExaminedModel(BridgedModel):
         return next(features for features in found if len(features.shape) == 2)
 
     def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layers with newly initialized ones for ``num_classes``."""
         layers = {"": self.network, **dict(self.named_sublayers())}
         for path in self.classifier_layers:
             head = layers[path]
             if not isinstance(head, nn.Linear):
                 raise UserError(
-                    f"{path}, the classifier, is no linear layer: build the model for {num_classes} classes"
+                    f"{path}, the classifier, is not a linear layer: build the model for {num_classes} classes"
                 )
             above, _, last = path.rpartition(".")
             bias = None if head.bias is not None else False
@@ -148,6 +157,7 @@ class ExaminedModel(BridgedModel):
         self.num_classes = num_classes
 
     def no_weight_decay(self) -> tuple[str, ...]:
+        """Return the names of position embeddings and tokens, which are not decayed."""
         return tuple(name for name, _ in self.named_parameters() if _NOT_DECAYED.search(name))
 
     def recomputed_layers(self) -> list[nn.Layer]:
@@ -155,11 +165,12 @@ class ExaminedModel(BridgedModel):
         return []
 
     def merge_branches(self) -> str:
+        """Merge the branches of a re-parametrizable network, and return a note with the error."""
         if not any(hasattr(layer, name) for layer in self.sublayers() for name in _MERGING):
             return ""
         merged, images = copy.deepcopy(self.network), paddle.randn([1, self.in_channels, *self.image_size])
         self.eval()
-        as_trained = "its branches are exported as they were trained"
+        as_trained = "its branches are exported unmerged"
         with paddle.no_grad():
             before = _first(self.network(images))
             try:

@@ -1,5 +1,7 @@
-"""What the files of PaddleClas and of paddle.vision say of their models: names, addresses of weights, and what images
-look like. They are parsed, and nothing of them is run."""
+"""Names, addresses of weights and expected images, read from the files of PaddleClas and of paddle.vision.
+
+The files are parsed, and nothing of them is run.
+"""
 
 import ast
 import difflib
@@ -36,8 +38,8 @@ def paddleclas_folder() -> str:
 
 def _find_folders(package: str) -> tuple[str, ...]:
     """Return the folder of an installed package and the one above it; nothing without one."""
-    found = importlib.machinery.PathFinder.find_spec(package)
-    folder = os.path.dirname(found.origin) if found is not None and found.origin else None
+    spec = importlib.machinery.PathFinder.find_spec(package)
+    folder = os.path.dirname(spec.origin) if spec is not None and spec.origin else None
     return () if folder is None else (folder, os.path.dirname(folder))
 
 
@@ -74,9 +76,11 @@ def list_names(source: str) -> list[str]:
 def require_name(name: str) -> None:
     """Refuse a name that its source does not have, with close ones, by a ``UserError``."""
     source = name.partition(":")[0]
-    known = {one.lower(): one for one in list_names(source)}
-    if name not in known.values():
-        near = ", ".join(known[one] for one in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.0))
+    lower_names = {one.lower(): one for one in list_names(source)}
+    if name not in lower_names.values():
+        near = ", ".join(
+            lower_names[one] for one in difflib.get_close_matches(name.lower(), lower_names, n=3, cutoff=0.0)
+        )
         raise UserError(f"model '{name}' is not known: did you mean {near}? 'inspect --list {source}:' names all")
 
 
@@ -92,19 +96,21 @@ def _read_evaluation(name: str) -> dict[str, Any]:
 
 
 def get_expected_input(name: str) -> dict[str, Any]:
-    """Return the arguments of ``ExpectedInput`` for ``paddleclas:NAME`` and ``paddle:NAME``, where they are not its
-    defaults: what PaddleClas's YAML file says, else 224 of 256 pixels, bilinear."""
-    said, side = _read_evaluation(name), re.search(r"_(\d{3})$", name)
-    resize, crop, norm = (said.get(step, {}) for step in ("ResizeImage", "CropImage", "NormalizeImage"))
+    """Return the arguments of ``ExpectedInput`` for ``paddleclas:NAME`` and ``paddle:NAME`` that are not defaults.
+
+    They are what PaddleClas's YAML file says, else 224 of 256 pixels, bilinear.
+    """
+    config, side = _read_evaluation(name), re.search(r"_(\d{3})$", name)
+    resize, crop, norm = (config.get(step, {}) for step in ("ResizeImage", "CropImage", "NormalizeImage"))
     size = crop.get("size") or resize.get("size") or int(side[1] if side else 224)
-    found = {"interpolation": resize.get("interpolation") or "bilinear", "image_size": size, "crop_pct": 0.875}
+    spec = {"interpolation": resize.get("interpolation") or "bilinear", "image_size": size, "crop_pct": 0.875}
     if resize:
         mode = "squash" if "size" in resize else "center"
-        found.update(crop_pct=size / resize.get("resize_short", size), crop_mode=mode)
+        spec.update(crop_pct=size / resize.get("resize_short", size), crop_mode=mode)
     if norm:
         largest = 255.0 if max(norm["mean"]) > 1 else 1.0
-        found.update({one: tuple(value / largest for value in norm[one]) for one in ("mean", "std")})
-    return found
+        spec.update({one: tuple(value / largest for value in norm[one]) for one in ("mean", "std")})
+    return spec
 
 
 def find_address(name: str) -> str | None:

@@ -24,9 +24,11 @@ class PaddleVisionModel(ExaminedModel):
         self, name: str, num_classes: int = 1000, image_size: int | tuple[int, int] | None = None, in_channels: int = 3
     ) -> None:
         require_name(name)
-        size, own = image_size or get_expected_input(name)["image_size"], name.partition(":")[2]
+        size, builder_name = image_size or get_expected_input(name)["image_size"], name.partition(":")[2]
         sides = (size, size) if isinstance(size, int) else tuple(size)
-        super().__init__(name, lambda classes, _: self.build_network(own, classes), num_classes, sides, in_channels)
+        super().__init__(
+            name, lambda classes, _: self.build_network(builder_name, classes), num_classes, sides, in_channels
+        )
 
     @classmethod
     def build_network(cls, name: str, num_classes: int) -> nn.Layer:
@@ -44,7 +46,8 @@ class PaddleClasModel(PaddleVisionModel):
 
     @classmethod
     def build_network(cls, name: str, num_classes: int) -> nn.Layer:
-        # Files fix names of some parameters by Paddle's counters: each build gets counters, and names, of its own.
+        # Files fix names of some parameters by Paddle's counters: each build gets its own counters and names.
+        """Build the network for ``num_classes``, separately from other models: it has its own parameter names."""
         with paddle.utils.unique_name.guard(f"paddleclas_{next(_builds)}_"):
             builder = getattr(cls.import_backbones(paddleclas_folder()), name)
             return builder(pretrained=False, class_num=num_classes)  # UniFormer's default is True

@@ -39,24 +39,27 @@ class ClonedFamily(NamedTuple):
 
 @functools.cache
 def find_family(file: str) -> ClonedFamily | None:
-    """Find the family of a YAML file: its folder, or the one above ``configs``, has a config.py with ``get_config`` and
-    a module with ``build_*(config)``; None for any other file."""
+    """Find the family of a YAML file.
+
+    The file's folder, or the one above ``configs``, has a config.py with ``get_config`` and a module with
+    ``build_*(config)``. Returns None for any other file.
+    """
     folder = os.path.dirname(os.path.abspath(file))
     folder = os.path.dirname(folder) if os.path.basename(folder) == "configs" else folder
     if not os.path.isfile(file) or "get_config" not in _functions(os.path.join(folder, "config.py")):
         return None
-    found = [
+    builds = [
         (name.removesuffix(".py"), function)
         for name in sorted(os.listdir(folder))
         if name.endswith(".py")
         for function, arguments in _functions(os.path.join(folder, name)).items()
         if function.startswith("build_") and arguments == ["config"]
     ]
-    return ClonedFamily(folder, tuple(found)) if found else None
+    return ClonedFamily(folder, tuple(builds)) if builds else None
 
 
 def _functions(file: str) -> dict[str, list[str]]:
-    """Read the names of a file's functions, with those of their arguments."""
+    """Read the names of a file's functions and of their arguments."""
     nodes = [node for node in _parse(file) if isinstance(node, ast.FunctionDef)]
     return {node.name: [argument.arg for argument in node.args.args] for node in nodes}
 
@@ -88,12 +91,12 @@ def choose_build(family: ClonedFamily, kind: str) -> tuple[str, str]:
 def _assigned(folder: str) -> dict[str, ast.expr]:
     """Read what ``_C.SECTION.KEY = ...`` of a family's config.py assigns, by dotted name; not its sections."""
     nodes = [node for node in _parse(os.path.join(folder, "config.py")) if isinstance(node, ast.Assign)]
-    found = {ast.unparse(node.targets[0]): node.value for node in nodes if not isinstance(node.value, ast.Call)}
-    return {name.removeprefix("_C."): value for name, value in found.items() if name.startswith("_C.")}
+    builds = {ast.unparse(node.targets[0]): node.value for node in nodes if not isinstance(node.value, ast.Call)}
+    return {name.removeprefix("_C."): value for name, value in builds.items() if name.startswith("_C.")}
 
 
 def read_defaults(folder: str) -> dict[str, Any]:
-    """Return the defaults of a family's config.py by dotted name, without those that are no literals."""
+    """Return the defaults of a family's config.py by dotted name, without values that are not literals."""
     return {name: ast.literal_eval(value) for name, value in _assigned(folder).items() if _is_literal(value)}
 
 
@@ -106,34 +109,35 @@ def _is_literal(value: ast.expr) -> bool:
 
 
 def is_taken(name: str) -> bool:
-    """Whether a default of config.py holds here: what a training does and what images it sees, not where things are."""
+    """Return whether a default of config.py applies here: it is about training or images, not about paths."""
     if name in ("TRAIN.LAST_EPOCH", "TRAIN.TEACHER_MODEL", "DATA.IMAGE_CHANNELS", "DATA.BATCH_SIZE_EVAL"):
         return False
     return name.startswith(("TRAIN.", "DATA.IMAGE", "DATA.CROP", "DATA.BATCH_SIZE")) or name in _RATES
 
 
 def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[str]]:
-    """Turn the settings of a clone's YAML file whose model is not here into ours: MODEL.NAME names the file, and what
-    its own build function reads is left to that.
+    """Turn the settings of a clone's YAML file whose model is not here into ours.
+
+    MODEL.NAME names the file; its own build function reads the rest.
 
     Args:
         settings: ``settings.key.KeySetting`` in the order in which later ones win.
-        known: the names of our keys and of those that are renamed or dropped.
+        known: the names of our keys and of the keys that are renamed or dropped.
 
     Returns:
         The settings, and lines for the log.
 
     Raises:
-        UserError: the file pre-trains, or is of a model that is not here and lies in no clone.
+        UserError: the file pre-trains, or its model is not here and it is not in a clone.
     """
     last = {setting.name: setting for setting in settings}
     name, pretrains = last.get("MODEL.NAME"), last.get(_PRETRAINING)
     if name is None:
         return settings, []
     if str(name.value).startswith(PREFIX):
-        return settings, [f"{name.place}: {_format_family(require_family(str(name.value)))}"]
+        return settings, [f"{name.origin}: {_format_family(require_family(str(name.value)))}"]
     if pretrains is not None and pretrains.value is True:
-        raise UserError(f"{pretrains.place}: {_PRETRAINING}: pre-training is not taken: only classifiers are")
+        raise UserError(f"{pretrains.origin}: {_PRETRAINING}: pre-training is not taken: only classifiers are")
     family = find_family(name.source)
     if family is None:
         _refuse(name, last.get("MODEL.TYPE"))
@@ -142,16 +146,18 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     if _is_ours(str(name.value), kind):
         return settings, []
     choose_build(family, str(kind))
-    own = [setting for setting in settings if find_family(setting.source) == family and setting.name not in _KEPT]
-    strange = [one for one in own if one.name not in known and not one.name.startswith("MODEL.")]
-    left = [one for one in own if one.name.startswith("MODEL.")] + strange
-    told = [f"{name.place}: {name.value}: {_format_family(family)}"]
-    told += [f"{one.place}: {one.name} is read by the clone's own files alone" for one in strange]
+    family_settings = [
+        setting for setting in settings if find_family(setting.source) == family and setting.name not in _KEPT
+    ]
+    unknown = [one for one in family_settings if one.name not in known and not one.name.startswith("MODEL.")]
+    model_settings = [one for one in family_settings if one.name.startswith("MODEL.")] + unknown
+    notices = [f"{name.origin}: {name.value}: {_format_family(family)}"]
+    notices += [f"{one.origin}: {one.name} is read by the clone's own files alone" for one in unknown]
     for key, value in _assigned(family.folder).items():
         if is_taken(key) and key not in last and not _is_literal(value):
-            told.append(f"{family.folder}/config.py: {key} = {ast.unparse(value)} is not taken: it is no literal")
+            notices.append(f"{family.folder}/config.py: {key} = {ast.unparse(value)} is ignored: it is not a literal")
     path = dataclasses.replace(name, value=PREFIX + os.path.abspath(name.source))
-    return [*(one for one in settings if one not in left and one is not name), path], told
+    return [*(one for one in settings if one not in model_settings and one is not name), path], notices
 
 
 def _format_family(family: ClonedFamily) -> str:
@@ -171,10 +177,10 @@ def _refuse(name: Any, kind: Any) -> None:
     """Refuse a model that is not here, before keys are told to be unknown that it alone has."""
     absent = "" if str(name.value) in MODELS else explain_unsupported(str(name.value))
     if absent:
-        raise UserError(f"{name.place}: MODEL.NAME: model '{name.value}': {absent}")
+        raise UserError(f"{name.origin}: MODEL.NAME: model '{name.value}': {absent}")
     # Masked autoencoders are called as the ViT inside. A model of the user's own may be of any type.
     if kind is not None and str(kind.value).upper() == "MAE" and find_package("model", str(name.value)) is not None:
-        raise UserError(f"{kind.place}: MODEL.TYPE: model 'MAE': {explain_unsupported('mae')}")
+        raise UserError(f"{kind.origin}: MODEL.TYPE: model 'MAE': {explain_unsupported('mae')}")
 
 
 def explain_unsupported(name: str) -> str:
@@ -187,8 +193,12 @@ def explain_unsupported(name: str) -> str:
 
 
 def locate(name: str) -> tuple[str, bool]:
-    """Find the YAML file of ``paddlevit:PATH``, and whether it lies in the clone that the variable PADDLEVIT names: one
-    that may lie elsewhere than on the machine that has written the name."""
+    """Find the YAML file of ``paddlevit:PATH``.
+
+    Returns:
+        The file, and whether it is in the clone that the variable PADDLEVIT names. The clone may be in another folder
+        than on the machine that has written the name.
+    """
     path, root = name.removeprefix(PREFIX), os.environ.get(VARIABLE)
     file = os.path.join(os.path.abspath(root or ""), "image_classification", *path.split(os.sep)[-3:])
     return (file, True) if root and find_family(file) is not None else (path, False)
@@ -198,7 +208,7 @@ def require_family(name: str) -> ClonedFamily:
     """Return the family of ``paddlevit:PATH``.
 
     Raises:
-        UserError: there is no such file, or it lies in no clone.
+        UserError: there is no such file, or it is not in a clone.
     """
     file, _ = locate(name)
     family = find_family(file)
@@ -212,8 +222,7 @@ def require_family(name: str) -> ClonedFamily:
 
 
 def refuse_unnamed(name: Any, place: str) -> None:
-    """Refuse a model that only a run's folder or weights name and that a clone's code builds: they may come from
-    anybody.
+    """Refuse a model of a clone's code that only a run's folder or weights name: they may come from a stranger.
 
     Raises:
         UserError: the variable PADDLEVIT does not name that clone.
@@ -222,6 +231,6 @@ def refuse_unnamed(name: Any, place: str) -> None:
     if str(name).startswith(PREFIX) and not is_named:
         folder = os.path.abspath(os.path.join(os.path.dirname(file), *[os.pardir] * 3))
         raise UserError(
-            f"{place}: MODEL.NAME {name}: weights do not have code run that nobody here has named: if you trust that "
+            f"{place}: MODEL.NAME {name}: weights alone do not run the code of a clone: if you trust that "
             f"clone of PaddleViT, set {VARIABLE}={folder}"
         )

@@ -24,7 +24,7 @@ REQUIREMENT = "timm>=1.0.31,<1.1"
 # Our own networks of the same names -> how many times as fast they train on a CPU (benchmarks/results/networks.md).
 _OWN_SPEED = {"vit": 1.8, "swin": 1.9, "convnext": 3.0}
 
-# Modules of timm of which models have been compared with PyTorch (tests/golden/timm_zoo.json and timm_zoo_more.json).
+# Modules of timm with models that have been compared with PyTorch (tests/golden/timm_zoo.json and timm_zoo_more.json).
 COMPARED_MODULES = frozenset(
     "beit byoanet byobnet cait coat convit convmixer convnext cpubone crossvit cspnet cspnext davit deit densenet "
     "dla dpn edgenext efficientformer efficientformer_v2 efficientnet efficientvim efficientvit_mit "
@@ -87,7 +87,7 @@ def _normalize_and_activate(layer: Any, x: paddle.Tensor) -> paddle.Tensor:
 class TimmModel(BridgedModel):
     """A classifier of timm by its name, such as ``timm:efficientnet_b0``.
 
-    Weights have timm's names and layout. Other options than those of ``options`` go to timm as they are.
+    Weights have timm's names and layout. Options that ``options`` does not list go to timm unchanged.
     """
 
     @classmethod
@@ -103,16 +103,16 @@ class TimmModel(BridgedModel):
     @classmethod
     def list_notices(cls, name: str) -> list[str]:
         """Say whether no model of its file has been compared with PyTorch, and which network of ours is faster."""
-        timm, own = load_timm(), name.partition(":")[2]
-        _require_model(timm, own)
+        timm, model_name = load_timm(), name.partition(":")[2]
+        _require_model(timm, model_name)
         notices = []
-        if not timm.models.is_model_in_modules(own, COMPARED_MODULES):
+        if not timm.models.is_model_in_modules(model_name, COMPARED_MODULES):
             notices.append(
                 f"{name}: no model of this file of timm has been compared with PyTorch here: compare its logits first"
             )
-        speed = _OWN_SPEED.get(own.partition("_")[0])
-        if speed is not None and own in MODELS and paddle.get_device() == "cpu":
-            notices.append(f"ours is {speed:g} times as fast on a CPU: MODEL.NAME {own}")
+        speed = _OWN_SPEED.get(model_name.partition("_")[0])
+        if speed is not None and model_name in MODELS and paddle.get_device() == "cpu":
+            notices.append(f"ours is {speed:g} times as fast on a CPU: MODEL.NAME {model_name}")
         return notices
 
     @classmethod
@@ -202,8 +202,10 @@ class TimmModel(BridgedModel):
         return from_torch_names(state)
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Fit the first convolution to other channels than 3, as timm does: one gets the sum of the three, more get
-        them in turn, scaled to the same sum."""
+        """Fit the first convolution to other channels than 3, as timm does.
+
+        One channel gets the sum of the three; more channels get them in turn, scaled to the same sum.
+        """
         first = self.network.pretrained_cfg.get("first_conv")
         firsts = (first,) if isinstance(first, str) else tuple(first or ())
         if name not in [f"{layer}.weight" for layer in firsts] or value.ndim != 4 or value.shape[1] != 3:
@@ -278,13 +280,14 @@ class TimmModel(BridgedModel):
         blocks = matcher.get("blocks") if isinstance(matcher, Mapping) else None
         if not blocks:
             return []
-        patterns = [one for one in ([blocks] if isinstance(blocks, str) else next(zip(*blocks))) if r"(\d+)" in one]
-        found = [
+        candidates = [blocks] if isinstance(blocks, str) else next(zip(*blocks))
+        patterns = [pattern for pattern in candidates if r"(\d+)" in pattern]
+        layers = [
             layer
             for name, layer in self.network.named_sublayers()
             if any(re.fullmatch(pattern.rstrip("$"), name) for pattern in patterns)
         ]
-        return [] if any(map(has_batch_norm, found)) else found
+        return [] if any(map(has_batch_norm, layers)) else layers
 
 
 def list_names(source: str) -> list[str]:
@@ -294,20 +297,22 @@ def list_names(source: str) -> list[str]:
 
 
 def find_address(name: str) -> str:
-    """Return where the weights ``timm:NAME.TAG`` are, or the first ones of ``timm:NAME``: ``hf:OWNER/REPOSITORY`` or an
-    address.
+    """Return the address of the weights ``timm:NAME.TAG``, or of the first ones of ``timm:NAME``.
+
+    Returns:
+        ``hf:OWNER/REPOSITORY``, or a web address.
 
     Raises:
         UserError: timm has no such model, or no such weights.
     """
-    about = _configuration(name)
-    if about.hf_hub_id:
-        tag = f".{about.tag}" if about.tag else ""
-        whole = f"{about.hf_hub_id}{about.architecture}{tag}" if about.hf_hub_id.endswith("/") else about.hf_hub_id
+    config = _configuration(name)
+    if config.hf_hub_id:
+        tag = f".{config.tag}" if config.tag else ""
+        whole = f"{config.hf_hub_id}{config.architecture}{tag}" if config.hf_hub_id.endswith("/") else config.hf_hub_id
         return f"hf:{whole}"
-    if not about.url:
+    if not config.url:
         raise UserError(f"{name}: timm names no weights for it: give a file (-pretrained=FILE), or train without")
-    return about.url
+    return config.url
 
 
 def get_expected_input(name: str) -> dict[str, Any]:
@@ -317,15 +322,15 @@ def get_expected_input(name: str) -> dict[str, Any]:
 
 @functools.cache
 def _configuration(name: str) -> Any:
-    timm, own = load_timm(), name.partition(":")[2]
-    model, _, tag = own.partition(".")
+    timm, whole_name = load_timm(), name.partition(":")[2]
+    model, _, tag = whole_name.partition(".")
     _require_model(timm, model)
     if tag:
-        tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{model}.*")]
+        tags = [name_and_tag.partition(".")[2] for name_and_tag in timm.list_pretrained(f"{model}.*")]
         if tag not in tags:
             expected = ", ".join(tags) or "none"
             raise UserError(f"{name}: timm has no such weights of {model}: expected one of the tags {expected}")
-    return timm.get_pretrained_cfg(own)
+    return timm.get_pretrained_cfg(whole_name)
 
 
 def _require_model(timm: Any, name: str) -> None:

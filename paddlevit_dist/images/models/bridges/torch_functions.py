@@ -20,14 +20,17 @@ _READERS = "timm"  # the package whose files get PyTorch's meaning of methods of
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Drop values as ``torch.nn.functional.dropout`` does; Paddle's third argument is another one."""
     return F.dropout(x, p, training=training)
 
 
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Normalize groups of channels of (batch, channels, ...)."""
     return F.group_norm(x, num_groups, eps, weight, bias)
 
 
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    """Divide the last axes by their root mean square."""
     eps = paddle.finfo(x.dtype).eps if eps is None else eps
     axes = list(range(-len(normalized_shape), 0))
     normal = x * paddle.rsqrt(x.square().mean(axes, keepdim=True) + eps)
@@ -44,6 +47,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
+    """Normalize (batch, channels, ...) by running or batch statistics."""
     if running_mean is None:  # standardized weights
         axes = [axis for axis in range(x.ndim) if axis != 1]
         mean, variance = x.mean(axes, keepdim=True), x.var(axes, unbiased=False, keepdim=True)
@@ -62,6 +66,7 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Any:
+    """Resize (batch, channels, height, width)."""
     if size is None:
         size = [int(side * scale_factor) for side in x.shape[2:]] if antialias else None
     elif isinstance(size, int):
@@ -76,14 +81,17 @@ def interpolate(
 def grid_sample(
     x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Any:
+    """Sample (batch, channels, height, width) at the positions of a grid."""
     return F.grid_sample(x, grid, mode, padding_mode, bool(align_corners))
 
 
 def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
+    """Make a grid of positions (batch, height, width, 2)."""
     return F.affine_grid(theta, size, bool(align_corners))
 
 
 def one_hot(x: Any, num_classes: int = -1) -> Any:
+    """Encode classes as int64."""
     return F.one_hot(x, num_classes).astype("int64")
 
 
@@ -101,41 +109,50 @@ def attend(query: Any, key: Any, value: Any, *args: Any, **options: Any) -> Any:
 
 
 def add(x: Any, other: Any, *, alpha: float = 1) -> Any:
+    """Add tensors or numbers."""
     return x + other * alpha if alpha != 1 else x + other
 
 
 def sub(x: Any, other: Any, *, alpha: float = 1) -> Any:
+    """Subtract tensors or numbers."""
     return x - other * alpha if alpha != 1 else x - other
 
 
 def div(x: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """Divide tensors or numbers."""
     if rounding_mode is None:
         return x / other
     return x // other if rounding_mode == "floor" else paddle.trunc(x / other)
 
 
 def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, **unused: Any) -> Any:
+    """Make a tensor of one value."""
     kinds = {bool: "bool", int: "int64"}
     return paddle.full(size, fill_value, kinds.get(type(fill_value)) if dtype is None else dtype)
 
 
 def addcmul(x: Any, first: Any, second: Any, *, value: float = 1) -> Any:
+    """Compute x + value * first * second."""
     return x + value * first * second
 
 
 def var_mean(x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+    """Compute variance and mean."""
     return paddle.var(x, dim, unbiased, keepdim), paddle.mean(x, dim, keepdim)
 
 
 def std(x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+    """Compute the standard deviation."""
     return paddle.std(x, dim, unbiased, keepdim)
 
 
 def chunk(x: Any, chunks: int, dim: int = 0) -> Any:
+    """Split into parts; the last may be smaller."""
     return paddle.compat.split(x, math.ceil(x.shape[dim] / chunks), dim)
 
 
 def norm(x: Any, p: float = 2, dim: Any = None, keepdim: bool = False) -> Any:
+    """Compute a norm; over two axes it is Frobenius's."""
     return paddle.linalg.vector_norm(x, p, dim, keepdim)
 
 
@@ -157,6 +174,7 @@ def _numel(x: Any) -> int:
 
 
 def checkpoint(function: Any, *args: Any, use_reentrant: bool = False, **options: Any) -> Any:
+    """Call a function without recomputation, which the trainer does."""
     from paddle.distributed.fleet.utils import recompute
 
     return recompute(function, *args, **options)
@@ -204,6 +222,7 @@ def in_place(name: str) -> Callable[..., Any]:
 
 
 def trunc_normal(tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Any:
+    """Fill a tensor from a truncated normal distribution."""
     low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
     with paddle.no_grad():
         drawn = tensor.uniform_(low, high).erfinv_()
@@ -211,6 +230,7 @@ def trunc_normal(tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2
 
 
 def fill(value: float) -> Callable[..., Any]:
+    """Make a function that fills a tensor with a value."""
     return lambda tensor: in_place("fill_")(tensor, value)
 
 
@@ -218,8 +238,8 @@ def fill(value: float) -> Callable[..., Any]:
 
 
 def _in_place_arithmetic(name: str) -> Callable[..., Any]:
-    own = getattr(paddle.Tensor, name)
-    return lambda x, y, *args: own(x, paddle.to_tensor(y, x.dtype) if isinstance(y, (int, float)) else y, *args)
+    original = getattr(paddle.Tensor, name)
+    return lambda x, y, *args: original(x, paddle.to_tensor(y, x.dtype) if isinstance(y, (int, float)) else y, *args)
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
@@ -246,14 +266,14 @@ _RECORDED = {"add_": add, "sub_": sub, "mul_": operator.mul, "div_": div}
 
 def _dispatch(kind: type, name: str, function: Callable[..., Any]) -> None:
     """Let a method of tensors mean PyTorch's in the files of timm, and Paddle's everywhere else."""
-    own = getattr(kind, name, None)
+    original = getattr(kind, name, None)
 
     def method(tensor: Any, *args: Any, **options: Any) -> Any:
         reader = sys._getframe(1).f_globals.get("__name__", "")
-        chosen = function if own is None or reader.partition(".")[0] == _READERS else own
+        chosen = function if original is None or reader.partition(".")[0] == _READERS else original
         return chosen(tensor, *args, **options)
 
-    setattr(kind, name, functools.wraps(own)(method) if own is not None else method)
+    setattr(kind, name, functools.wraps(original)(method) if original is not None else method)
 
 
 def _iterate(method: Callable[..., Any], *args: Any, **options: Any) -> Any:

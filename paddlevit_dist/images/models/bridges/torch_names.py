@@ -42,7 +42,7 @@ def _unused(name: str) -> type:
 
 
 def _same(function: Any = None, *args: Any, **options: Any) -> Any:
-    """A decorator that changes nothing, with or without arguments."""
+    """Decorate without a change, with or without arguments."""
     return function if callable(function) else lambda decorated: decorated
 
 
@@ -148,7 +148,7 @@ def _torch() -> Namespace:
 
 
 class _Anything:
-    """Have every name, as a class that nobody makes an object of."""
+    """Provide every name, as a class that is never instantiated."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -1,4 +1,4 @@
-"""The contract of a dataset of images with label maps: the image, and the class of each of its pixels as stored."""
+"""Base class of datasets of images with label maps: the image, and the class of each of its pixels."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from ....runtime.printing import shorten
 from ....tasks.sample_groups import FOLDER, SUBJECT
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
 from ...data.image_dataset import ImageDataset
-from ...data.inspection import in_threads
+from ...data.inspection import run_in_threads
 from ...data.reading import UnreadableImage
 
-IGNORED = 255  # of a pixel without a class; so a dataset has at most 255 classes
-_COUNTED, _WITHOUT_LIMIT, _SECONDS = 2_000, 100, 5.0  # label maps that are looked at before a run, and how long
+IGNORED = 255  # label of a pixel without a class, so a dataset has at most 255 classes
+_COUNTED, _WITHOUT_LIMIT, _SECONDS = 2_000, 100, 5.0  # label maps to count before a run, and the time for it
 _MOST_NAMED = 12  # classes in a line
 _NEARLY_ALL = 0.99
 
@@ -21,7 +21,7 @@ _NEARLY_ALL = 0.99
 class SegmentationDataset(ImageDataset):
     """Images with label maps: ``read(index)`` returns ``(RGB image, labels)``.
 
-    ``class_names``, ``num_classes`` and ``palette`` are known without reading a label map.
+    ``class_names``, ``num_classes`` and ``palette`` are available without reading a label map.
     """
 
     holds = "images with label maps"
@@ -31,55 +31,54 @@ class SegmentationDataset(ImageDataset):
     palette: np.ndarray | None = None
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel
-        """Image ``index`` in mode "RGB", and ``find_label_file(index)``, of its height and width.
+        """Read image ``index`` in mode "RGB" and its labels, uint8 (height, width).
 
         Raises:
-            UserError: one of the two cannot be read, they differ in size, or a label is not known.
+            UserError: one of the two cannot be read, they differ in size, or a label is unknown.
         """
         raise NotImplementedError
 
     def read_labels(self, index: int) -> np.ndarray:
-        """uint8 (height, width), the class of each pixel or ``IGNORED``; where that is possible without decoding the
-        image.
+        """Read the class of each pixel or ``IGNORED``, uint8 (height, width), if possible without decoding the image.
 
         Raises:
-            UserError: the label map cannot be read, or has a label that is not known; names file, row and column.
+            UserError: the label map cannot be read, or has an unknown label; the message names file, row and column.
         """
         return self.read(index)[1]
 
 
-def look_at_labels(dataset: SegmentationDataset, split: str) -> list[str]:
-    """How often classes occur in label maps, of as many as time allows, the same ones in every run; and what is odd.
+def summarize_labels(dataset: SegmentationDataset, split: str) -> list[str]:
+    """Count classes in label maps, as many as time allows, in the same order in every run; warn about unusual labels.
 
     Raises:
-        UserError: a label is not known; names file, row and column.
+        UserError: a label is unknown; the message names file, row and column.
     """
     if not dataset.labeled:
         return []
     order = np.random.default_rng(0).permutation(len(dataset))[:_COUNTED].tolist()
-    found = in_threads(_counts, dataset, order, f"labels of {split}", len(order), _SECONDS, _WITHOUT_LIMIT)
-    each = np.stack([counts for counts in found if counts is not None] or [np.zeros(IGNORED + 1, np.int64)])
+    counted = run_in_threads(_counts, dataset, order, f"labels of {split}", len(order), _SECONDS, _WITHOUT_LIMIT)
+    each = np.stack([counts for counts in counted if counts is not None] or [np.zeros(IGNORED + 1, np.int64)])
     counts, ignored = each.sum(axis=0)[: dataset.num_classes], int(each[:, IGNORED].sum())
     labeled = int(counts.sum())
     maps = f"{len(each):,} of {len(dataset):,}" if len(each) < len(dataset) else f"all {len(each):,}"
     if not labeled:
-        return [f"no pixel of {maps} label maps of {split} has a class: all are without one ({IGNORED})"]
+        return [f"no pixel of {maps} label maps of {split} has a class: all are unlabeled ({IGNORED})"]
     names = list(map(str, dataset.class_names or range(dataset.num_classes)))
     largest = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-    told = [f"{names[label]} {_share(counts[label], labeled)}" for label in largest[:_MOST_NAMED].tolist()]
+    shares = [f"{names[label]} {_share(counts[label], labeled)}" for label in largest[:_MOST_NAMED].tolist()]
     more = f", and {len(largest) - _MOST_NAMED} more" if len(largest) > _MOST_NAMED else ""
     lines = [
-        f"labels of {split}, in {maps} label maps: {', '.join(told)}{more}; without a class "
+        f"labels of {split}, in {maps} label maps: {', '.join(shares)}{more}; unlabeled "
         f"{_share(ignored, ignored + labeled)} of all pixels"
     ]
     absent = [names[label] for label in np.flatnonzero(counts == 0).tolist()]
     if absent:
-        said = f"{len(absent)} of {len(names)} classes do not occur in them"
-        lines.append(f"warning: {said}: {shorten(', '.join(absent))}")
+        number = f"{len(absent)} of {len(names)} classes do not occur in them"
+        lines.append(f"warning: {number}: {shorten(', '.join(absent))}")
     if counts.max() > _NEARLY_ALL * labeled and len(names) > 1:
-        lines.append(f"warning: nearly all labeled pixels are {names[largest[0]]}: is that what the label maps say?")
+        lines.append(f"warning: nearly all labeled pixels are {names[largest[0]]}; check the label maps")
     if ignored > _NEARLY_ALL * (ignored + labeled):
-        lines.append(f"warning: nearly all pixels are without a class: is {IGNORED} a class, or 0 (REDUCE_ZERO_LABEL)?")
+        lines.append(f"warning: nearly all pixels are unlabeled: is {IGNORED} a class, or 0 (REDUCE_ZERO_LABEL)?")
     return lines
 
 
@@ -88,7 +87,7 @@ def _share(part: Any, whole: int) -> str:
 
 
 def _counts(dataset: SegmentationDataset, index: int) -> np.ndarray | None:
-    """int64 (256,), pixels of each label; None: the label map cannot be read, which is told when it is opened."""
+    """Count the pixels of each label, int64 (256,); None if the label map cannot be read, which is reported later."""
     try:
         return np.bincount(dataset.read_labels(index).ravel(), minlength=IGNORED + 1)
     except UnreadableImage:
@@ -96,7 +95,7 @@ def _counts(dataset: SegmentationDataset, index: int) -> np.ndarray | None:
 
 
 class SegmentationShapes(DrawnImages, SegmentationDataset):
-    """Drawn images, each pixel labeled with the shape that is in front there, or as background, class 0."""
+    """Drawn images, each pixel labeled with the front shape, or as background, class 0."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -104,16 +103,18 @@ class SegmentationShapes(DrawnImages, SegmentationDataset):
         self.num_classes = len(self.class_names)
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel
-        drawn = self.draw(index)
-        return Image.fromarray(render_image(drawn)), _draw_labels(drawn)
+        """Draw image ``index`` and its labels."""
+        image = self.draw(index)
+        return Image.fromarray(render_image(image)), _draw_labels(image)
 
     def read_labels(self, index: int) -> np.ndarray:
+        """Draw the labels of image ``index``."""
         return _draw_labels(self.draw(index))
 
 
-def _draw_labels(drawn: SyntheticImage) -> np.ndarray:
-    """uint8 (height, width)."""
-    labels = np.zeros((drawn.height, drawn.width), np.uint8)
-    for label, mask in zip(drawn.labels, drawn.masks):
+def _draw_labels(image: SyntheticImage) -> np.ndarray:
+    """Draw the labels, uint8 (height, width)."""
+    labels = np.zeros((image.height, image.width), np.uint8)
+    for label, mask in zip(image.labels, image.masks):
         labels[mask] = label + 1
     return labels

@@ -6,7 +6,7 @@ import pytest
 
 from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.classification.class_balance import (
-    class_weights,
+    compute_class_weights,
     draw_balanced_order,
     format_imbalance,
     weighted_cross_entropy,
@@ -56,7 +56,7 @@ def test_the_order_is_the_same_for_any_number_of_processes_and_after_a_resume():
 
 
 def test_balanced_weights_have_mean_one_and_equal_sums():
-    weights = class_weights("balanced", LABELS, 6)
+    weights = compute_class_weights("balanced", LABELS, 6)
     assert weights.dtype == np.float32 and weights[[2, 3, 5]].tolist() == [0, 0, 0]
     per_sample = weights[LABELS].astype(np.float64)
     assert per_sample.mean() == pytest.approx(1, abs=1e-6)
@@ -65,12 +65,12 @@ def test_balanced_weights_have_mean_one_and_equal_sums():
 
 def test_given_weights_are_scaled_to_mean_one():
     labels = np.array([0, 0, 0, 1])
-    assert class_weights([1, 3], labels, 2).tolist() == pytest.approx([1 / 1.5, 3 / 1.5])
-    assert class_weights(None, labels, 2) is None
+    assert compute_class_weights([1, 3], labels, 2).tolist() == pytest.approx([1 / 1.5, 3 / 1.5])
+    assert compute_class_weights(None, labels, 2) is None
     with pytest.raises(UserError, match="CLASS_WEIGHTS has 3 weights, expected 2"):
-        class_weights([1, 2, 3], labels, 2)
-    with pytest.raises(UserError, match="all training samples the weight 0"):
-        class_weights([0, 0], labels, 2)
+        compute_class_weights([1, 2, 3], labels, 2)
+    with pytest.raises(UserError, match="all training samples weight 0"):
+        compute_class_weights([0, 0], labels, 2)
 
 
 def test_the_loss_is_the_weighted_sum():
@@ -90,6 +90,6 @@ def test_the_loss_is_the_weighted_sum():
 def test_classes_of_very_different_size_are_pointed_out_unless_something_makes_up_for_it():
     labels = np.repeat([0, 2, 3], [40, 200, 30])  # none of class 1
     (line,) = format_imbalance(labels, ["cat", "cow", "dog", "hen"], False)
-    assert line.startswith("note: classes differ in size, 200 of dog, 30 of hen: DATA.CLASS_BALANCED true")
+    assert line.startswith("note: classes differ in size, 200 of dog, 30 of hen; DATA.CLASS_BALANCED true")
     assert "200 of 2, 30 of 3" in format_imbalance(labels, None, False)[0]
     assert format_imbalance(labels, None, True) == [] == format_imbalance(np.repeat([0, 1], [49, 10]), None, False)

@@ -12,7 +12,7 @@ from paddlevit_dist import Predictor
 from paddlevit_dist.images.classification import prediction
 from paddlevit_dist.images.data import listing
 from paddlevit_dist.images.data.imagenet import names_by_synset
-from paddlevit_dist.images.data.inputs import GivenImages
+from paddlevit_dist.images.data.inputs import InMemoryImages
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
 
 NAMES = ["ant", "bee", "cat"]
@@ -94,17 +94,17 @@ def test_the_table_of_imagenet_has_its_classes_in_their_order():
 
 def test_classes_are_drawn_as_bars_beside_the_first_images_only(tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_MOST_IMAGES", 2)
-    given = GivenImages([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", ReadConfig())
+    given = InMemoryImages([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", ReadConfig())
     outputs = prediction.ImageClassWriter(tmp_path, given, ["n02510455", "bee"])
     for index in range(3):
         assert outputs.write(index, np.array([0.25, 0.75])) == {}
     (line,) = outputs.finish([])
-    assert line == f"the classes are drawn beside the first 2 images in {tmp_path / 'pictures'}"
+    assert line == f"the classes are drawn next to the first 2 images in {tmp_path / 'pictures'}"
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["image 0.jpg", "image 1.jpg"]
     drawn = np.asarray(Image.open(tmp_path / "pictures" / "image 0.jpg")).astype(int)
     is_bar = np.abs(drawn[:, 330:] - prediction._BAR).sum(axis=2) < 30  # right of the image
     rows = [is_bar[at : at + prediction.LINE_PX].any(axis=0).sum() for at in (0, prediction.LINE_PX)]
     assert rows[0] == pytest.approx(3 * rows[1], rel=0.05) and rows[1] > 40
-    plain = prediction.beside(Image.new("RGB", (400, 200)), ["giant panda", "bee"], [0.25, 0.75])
-    named = prediction.beside(Image.new("RGB", (400, 200)), ["n02510455", "bee"], [0.25, 0.75])
+    plain = prediction.draw_classes(Image.new("RGB", (400, 200)), ["giant panda", "bee"], [0.25, 0.75])
+    named = prediction.draw_classes(Image.new("RGB", (400, 200)), ["n02510455", "bee"], [0.25, 0.75])
     assert plain.tobytes() == named.tobytes()

@@ -83,7 +83,7 @@ def test_a_validation_class_may_be_empty_unless_all_are(root, cache):
     (root / "val" / "cat" / "5.png").unlink()
     assert files(ClassFolders(str(root), "val", cache)) == [("val/dog/6.png", 1)]
     (root / "val" / "dog" / "6.png").unlink()
-    with pytest.raises(UserError, match=rf"{root}/val holds no images"):
+    with pytest.raises(UserError, match=rf"{root}/val contains no images"):
         ClassFolders(str(root), "val", cache)
 
 
@@ -91,7 +91,7 @@ def test_a_validation_class_may_be_empty_unless_all_are(root, cache):
     "change, split, message",
     [
         (lambda root: save_image(root / "val/emu/1.png"), "val", "'emu' of .*/val does not exist in .*/train"),
-        (lambda root: (root / "train/eel").mkdir(), "train", "class folder .*/train/eel holds no images"),
+        (lambda root: (root / "train/eel").mkdir(), "train", "class folder .*/train/eel contains no images"),
         (
             lambda root: (shutil.rmtree(root / "train"), save_image(root / "train/a.png")),
             "train",

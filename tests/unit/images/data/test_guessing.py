@@ -94,7 +94,7 @@ PLY = text("prepared.json", json.dumps({"version": 1, "kind": "ply", "source": "
         (("ILSVRC2012_img_val.tar", text("val_list.txt", "val/x.JPEG 65\n")), "tar", "such as ILSVRC2012_img_val.tar"),
         ((idx(PUBLISHED["mnist"]),), "mnist", "begin with the labels of mnist"),
         ((idx(PUBLISHED["fashion_mnist"], packed=True),), "fashion_mnist", "begin with the labels of fashion_mnist"),
-        ((idx(),), "mnist", "taken for mnist as nothing says fashion_mnist"),
+        ((idx(),), "mnist", "read as mnist since its name does not contain fashion"),
         ((write_cifar10,), "cifar10", "cifar-10"),
         ((write_cifar100,), "cifar100", "cifar-100"),
         ((*SCENES, PLY), "scenes", "point clouds for recipes such as configs/pointgroup_scannet.yaml"),
@@ -140,7 +140,7 @@ def test_idx_files_of_a_folder_named_for_fashion(tmp_path):
 def test_a_file_is_an_archive_of_cifar_or_a_tar_file_whose_folder_is_asked_for(tmp_path):
     write(tmp_path, "cifar-10-python.tar.gz", "train.tar", "data.zip")
     assert guess(str(tmp_path / "cifar-10-python.tar.gz")).dataset == "cifar10"
-    with pytest.raises(UserError, match=f"train.tar is a tar file; give the folder that holds it: {tmp_path}"):
+    with pytest.raises(UserError, match=f"train.tar is a tar file; give its folder: {tmp_path}"):
         guess(str(tmp_path / "train.tar"))
     assert guess(str(tmp_path / "data.zip")) is None
 
@@ -174,7 +174,7 @@ def test_what_is_no_data_set_of_ours_is_not_taken_for_one(names, tmp_path):
 )
 def test_two_kinds_of_data_are_both_named(names, named, tmp_path):
     write(tmp_path / "data", *names)
-    with pytest.raises(UserError, match="name the right one with -dataset") as caught:
+    with pytest.raises(UserError, match="select one with -dataset") as caught:
         guess(str(tmp_path / "data"))
     assert all(name in str(caught.value) for name in named) and "\n" not in str(caught.value)
 
@@ -190,7 +190,7 @@ def test_two_kinds_of_data_are_both_named(names, named, tmp_path):
 )
 def test_raw_point_clouds_are_told_to_be_prepared(name, command, tmp_path):
     write(tmp_path / "data", name)
-    with pytest.raises(UserError, match=f"holds point clouds such as {os.path.basename(name)}: .*{command} "):
+    with pytest.raises(UserError, match=f"contains point clouds such as {os.path.basename(name)}: .*{command} "):
         guess(str(tmp_path / "data"))
 
 

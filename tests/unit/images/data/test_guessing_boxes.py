@@ -116,11 +116,11 @@ def test_a_file_of_annotations_is_a_data_path(tmp_path, file):
 def test_another_file_is_no_data_path(tmp_path):
     (tmp_path / "a.json").write_text('{"version": "5.3", "shapes": [], "imagePath": "a.jpg"}')
     for path in (tmp_path / "a.json", tmp_path):
-        with pytest.raises(UserError, match=f"a.json is labelme's, of one image; .*labelme2coco {tmp_path}\\)"):
+        with pytest.raises(UserError, match=f"a.json is a Labelme file of one image; .*labelme2coco {tmp_path}\\)"):
             guess(str(path), BOX_LABELS)
     assert guess(str(tmp_path)).dataset == "labelme"
     (tmp_path / "a.json").write_text('{"a": 1}')
-    with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the images: {tmp_path}"):
+    with pytest.raises(UserError, match=f"is a file; give the folder with this file and the images: {tmp_path}"):
         guess(str(tmp_path / "a.json"))
 
 
@@ -144,7 +144,7 @@ def test_two_kinds_of_annotations_are_both_named(tmp_path):
     with pytest.raises(UserError) as refused:
         guess(str(tmp_path))
     assert "(-dataset=coco)" in str(refused.value) and "(-dataset=yolo)" in str(refused.value)
-    assert "name the right one with -dataset" in str(refused.value)
+    assert "select one with -dataset" in str(refused.value)
 
 
 def test_class_folders_beside_annotations_are_both_named(tmp_path):
@@ -176,13 +176,17 @@ def test_data_of_another_task_are_refused_with_the_names_of_those_that_fit(tmp_p
         (
             "digits",
             "detection",
-            "holds images, but TASK detection reads images with boxes: take coco, synthetic_sh",
+            "holds images, but TASK detection reads images with boxes; set DATA.DATASET to one of coco, synthetic_sh",
         ),
-        ("coco", "classification", "holds images with boxes, but TASK classification reads images: take cifar10, "),
+        (
+            "coco",
+            "classification",
+            "holds images with boxes, but TASK classification reads images; set DATA.DATASET to one",
+        ),
     ):
         config = load(["TASK", task, f"-dataset={dataset}", "-data_path=x" if dataset == "coco" else "-seed=1"]).values
         contract = DetectionDataset if task == "detection" else DetectionDataset.__mro__[1]
         with pytest.raises(UserError) as refused:
             dataset_class(config, contract)
         assert fitting in str(refused.value)
-        assert ("coco" in str(refused.value).partition("take ")[2]) == (task == "detection")
+        assert ("coco" in str(refused.value).partition("one of ")[2]) == (task == "detection")

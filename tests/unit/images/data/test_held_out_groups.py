@@ -40,7 +40,7 @@ def test_images_of_a_subject_are_on_one_side(tmp_path, seed):
     parts = {split: hold_out(dataset, split, 0.2, seed, tmp_path) for split in ("train", "val")}
     sides = [{re.search(r"sub-\d+", name)[0] for name in make_names(part)} for part in parts.values()]
     assert not sides[0] & sides[1] and len(parts["val"]) == 20
-    assert parts["val"].told() == "; images of one subject are on one side, 20 of them in all"
+    assert parts["val"].describe_groups() == "; images of one subject are on one side, 20 of them in all"
 
 
 def test_every_class_stays_in_training():
@@ -58,10 +58,13 @@ def test_folders_are_held_out_whole_where_they_make_up_the_fraction(tmp_path):
     assert not folders[0] & folders[1] and len(parts["val"]) == 20
     halves = NamedImages([f"half{n // 50}/{n}.jpg" for n in range(100)], groups_by=FOLDER)
     part = divide(halves, 0.1, tmp_path)["val"]
-    assert len(part) == 10 and part.told() == "; images of one folder are on both sides: 2 of them do not divide so"
+    assert (
+        len(part) == 10
+        and part.describe_groups() == "; images of one folder are on both sides: whole groups of 2 cannot be divided"
+    )
 
 
 def test_images_without_groups_are_divided_as_ever(tmp_path):
     names = [f"{n}.jpg" for n in range(19)]
     part = divide(NamedImages([*names, names[0]]), 0.2, tmp_path)["val"]  # one is listed twice
-    assert part.told() == ""
+    assert part.describe_groups() == ""

@@ -118,5 +118,5 @@ def test_images_without_class_folders_are_not_evaluated(tmp_path):
     write_class_folders(tmp_path)
     (tmp_path / "test").mkdir()
     Image.new("RGB", (7, 5)).save(tmp_path / "test" / "1.jpg")
-    with pytest.raises(UserError, match="test has no class folders; .* images without labels are for 'predict'"):
+    with pytest.raises(UserError, match="test has no class folders; .* for images without labels, use 'predict'"):
         resolve("dataset", "folder")(str(tmp_path), "test", tmp_path)

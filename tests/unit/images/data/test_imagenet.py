@@ -73,8 +73,8 @@ def test_names_that_are_no_utf8_are_found_on_disk(root, cache):
         ("lonely.jpg", "expected 'path label' with an integer label, found 'lonely.jpg'"),
         ("my photo.jpg", "expected 'path label' with an integer label, found 'my photo.jpg'"),
         ("a.jpg 1.5", "expected 'path label' with an integer label, found 'a.jpg 1.5'"),
-        ("a.jpg 1000", "label 1000 is out of range; with 1000 classes labels go from 0 to 999"),
-        ("a.jpg -1", "label -1 is out of range; with 1000 classes labels go from 0 to 999"),
+        ("a.jpg 1000", "label 1000 is out of range; with 1000 classes, labels are 0 to 999"),
+        ("a.jpg -1", "label -1 is out of range; with 1000 classes, labels are 0 to 999"),
         ("a.jpg 99999999999999999999", "label 99999999999999999999 is out of range"),
     ],
 )
@@ -87,7 +87,7 @@ def test_first_wrong_line_is_named_with_its_number(root, cache, bad_line, said, 
 
 
 @pytest.mark.parametrize(
-    "text, message", [("\n\n", "val_list.txt holds no samples"), (None, "val_list.txt cannot be read: No")]
+    "text, message", [("\n\n", "val_list.txt contains no samples"), (None, "val_list.txt cannot be read: No")]
 )
 def test_a_list_without_samples_or_of_the_other_split_alone_is_refused(text, message, root, cache):
     (root / "train_list.txt").write_text("a.jpg 1\n")

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data import imagenet
-from paddlevit_dist.images.data.imagenet import ImageNet2012, kit_labels, names_by_synset
+from paddlevit_dist.images.data.imagenet import ImageNet2012, names_by_synset, read_kit_labels
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.runtime.errors import UserError
 
@@ -34,7 +34,7 @@ def test_each_number_of_the_kit_is_another_class(root):
     numbers = range(1, 1001)
     truth = root / "ILSVRC2012_devkit_t12" / "data" / "ILSVRC2012_validation_ground_truth.txt"
     truth.write_text("".join(f"{number}\n" for number in numbers))
-    labels = list(kit_labels(str(root)).values())
+    labels = list(read_kit_labels(str(root)).values())
     assert sorted(labels) == list(range(1000))
     wnids = list(names_by_synset())
     assert wnids == sorted(wnids)
@@ -77,11 +77,11 @@ def test_what_does_not_fit_is_told(root):
     (root / "train" / "n04").mkdir(parents=True)
     refused(rf"the development kit numbers {imagenet.NUM_CLASSES_OF_LISTS} classes, but .*/train has 1")
     (data / "data" / "ILSVRC2012_validation_ground_truth.txt").write_text("1001\n")
-    refused(r"the development kit .* cannot be read: .*get it again")
+    refused(r"the development kit .* cannot be read: .*download it again")
     data.rename(root / "elsewhere")
     refused(r"val has no class folders, and .* no ILSVRC2012_devkit_t12")
     (root / "ILSVRC2012_devkit_t12.tar.gz").write_bytes(b"x")
-    refused(r"the development kit .* cannot be read: .*get it again")
+    refused(r"the development kit .* cannot be read: .*download it again")
 
 
 def test_a_list_with_two_labels_for_one_name_is_refused(root):

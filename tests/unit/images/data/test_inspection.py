@@ -15,8 +15,8 @@ from paddlevit_dist.images.data import inspection as opening
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.held_out import hold_out
 from paddlevit_dist.images.data.imagenet import ImageNet2012
-from paddlevit_dist.images.data.inputs import image_inputs
-from paddlevit_dist.images.data.inspection import SplitInspection, classes_without_images
+from paddlevit_dist.images.data.inputs import open_image_inputs
+from paddlevit_dist.images.data.inspection import SplitInspection, find_empty_classes
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.data.tar import TarImages
@@ -68,7 +68,7 @@ def looked(dataset_of, root, is_evaluation=False, replaces_bad=False):
     """All lines of a run, or of an evaluation."""
     inspection = SplitInspection(is_evaluation, replaces_bad)
     splits = ["val"] if is_evaluation else ["train", "val"]
-    return [line for split in splits for line in inspection.look(dataset_of(root, split), split, 2)]
+    return [line for split in splits for line in inspection.inspect(dataset_of(root, split), split, 2)]
 
 
 @every_dataset
@@ -82,8 +82,8 @@ def test_a_bad_validation_image_stops_before_the_run(replaces_bad, dataset_of, r
         looked(dataset_of, root, replaces_bad=replaces_bad)
     message = str(caught.value)
     assert "bee/1.png cannot be read as an image: " in message and "\n" not in message
-    assert "(with it 2 of the 6 opened images of val: " in message and "bee/2.png)" in message
-    assert message.endswith("; repair or remove it: an evaluation leaves no image out")
+    assert "(2 of the 6 opened images of val cannot be read, also " in message and "bee/2.png)" in message
+    assert message.endswith("; repair or remove it: an evaluation does not skip images")
     with pytest.raises(UserError, match=r"bee/1\.png cannot be read"):
         looked(dataset_of, root, is_evaluation=True)
 
@@ -91,7 +91,7 @@ def test_a_bad_validation_image_stops_before_the_run(replaces_bad, dataset_of, r
 @every_dataset
 def test_a_bad_training_image_stops_or_is_told_where_the_next_one_replaces_it(dataset_of, root):
     (root / "train" / "ant" / "4.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"ant/4\.png cannot .* empty; .* let DATA\.ON_INVALID_SAMPLE skip"):
+    with pytest.raises(UserError, match=r"ant/4\.png cannot .* empty; .* with DATA\.ON_INVALID_SAMPLE skip"):
         looked(dataset_of, root)
     (line, _) = looked(dataset_of, root, replaces_bad=True)
     assert (
@@ -100,7 +100,7 @@ def test_a_bad_training_image_stops_or_is_told_where_the_next_one_replaces_it(da
     )
     for file in root.glob("train/*/*"):
         file.write_bytes(b"")
-    with pytest.raises(UserError, match="with it 12 of the 12 .*none of them can be read, so there is nothing"):
+    with pytest.raises(UserError, match="12 of the 12 .*none of them can be read, so there is no replacement"):
         looked(dataset_of, root, replaces_bad=True)
 
 
@@ -109,8 +109,8 @@ def test_a_large_set_is_judged_by_the_same_sample_each_time_and_within_the_time(
     monkeypatch.setattr(opening, "SAMPLE", 5)
     first, second = (opening.open_split(folders(root, "train"), "train") for _ in range(2))
     assert first.findings() == ["opened 5 of 12 images of train"]
-    assert [look.index for look in first.looks] == [look.index for look in second.looks]
-    assert len({look.index for look in first.looks}) == 5
+    assert [look.index for look in first.results] == [look.index for look in second.results]
+    assert len({look.index for look in first.results}) == 5
     monkeypatch.setattr(opening, "WITHOUT_LIMIT", 3)
     in_no_time = opening.open_split(folders(root, "train"), "train", seconds=-1.0)
     assert in_no_time.findings() == ["opened 3 of 12 images of train"]
@@ -123,7 +123,9 @@ def test_ctrl_c_ends_the_threads_at_once(root):
 
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
-        list(opening.in_threads(lambda dataset, index: index, folders(root, "train"), interrupted(), "", None, 60.0))
+        list(
+            opening.run_in_threads(lambda dataset, index: index, folders(root, "train"), interrupted(), "", None, 60.0)
+        )
     assert threading.active_count() == before
 
 
@@ -137,7 +139,7 @@ def test_each_thread_reads_its_own_copy(root, monkeypatch):
         together.wait()  # four threads are at work at once
         return threading.get_ident(), id(own), opening.compute_digest(own.encoded(index))
 
-    found = list(opening.in_threads(look, dataset, range(12), "", 12, 60.0))
+    found = list(opening.run_in_threads(look, dataset, range(12), "", 12, 60.0))
     copies = {(thread, copy) for thread, copy, _ in found}
     assert len(copies) == len({copy for _, copy in copies}) == 4 and id(dataset) not in {copy for _, copy in copies}
     assert [digest for _, _, digest in found] == [opening.compute_digest(dataset.encoded(index)) for index in range(12)]
@@ -151,24 +153,24 @@ def test_turned_images_are_counted_unless_they_are_turned_back(suffix, root):
         os.rename(root / "val" / "ant" / f"turned.{suffix}", named)
     (_, _, line) = looked(folders, root)
     assert line.encode("utf-8").decode() == (
-        "2 of the 9 opened images of val are to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false "
-        rf"ignores: {root}/val/ant/caf\xe9.{suffix}"
+        "2 of the 9 opened images of val are to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is "
+        rf"false: {root}/val/ant/caf\xe9.{suffix}"
     )
     dataset = folders(root, "val")
     dataset.reading = ReadConfig(exif_rotate=True)
-    assert SplitInspection(False, False).look(dataset, "val", 2) == ["opened all 9 images of val"]
+    assert SplitInspection(False, False).inspect(dataset, "val", 2) == ["opened all 9 images of val"]
 
 
 def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction(root, tmp_path):
     deep = root / "train" / "ant" / "deep.png"
     Image.fromarray(np.full((6, 8), 40_000, np.uint16)).save(deep)
-    said = f"stored with more than 8 bits a pixel, .* as {deep}"
+    said = f"stored with more than 8 bits a pixel, such as {deep}; "
     assert re.match(f"1 of the 13 opened images of train is {said}", looked(folders, root)[1])
-    inputs = image_inputs([str(root / "train")], tmp_path, lambda image, _: image, "RGB", ReadConfig())
+    inputs = open_image_inputs([str(root / "train")], tmp_path, lambda image, _: image, "RGB", ReadConfig())
     (line,) = [line for line in inputs.notices if "8 bits" in line]
     assert re.match(f"1 of 13 images is {said}", line)
     deep.unlink()
-    assert not image_inputs([str(root / "train")], tmp_path, None, "RGB", ReadConfig()).notices
+    assert not open_image_inputs([str(root / "train")], tmp_path, None, "RGB", ReadConfig()).notices
 
 
 @every_dataset
@@ -181,7 +183,7 @@ def test_identical_images_of_train_and_val_are_counted_with_an_example(sample, d
     monkeypatch.setattr(opening, "ALL_UP_TO", sample)
     monkeypatch.setattr(opening, "SAMPLE", 9)  # all of val; of train the others are compared by size and content
     line = looked(dataset_of, root)[-1]
-    assert line.startswith("3 images of val are identical to images of train, as ")
+    assert line.startswith("3 images of val are identical to images of train, such as ")
     assert line.endswith("ant/5.png") and "ant/x.png and " in line
 
 
@@ -190,7 +192,7 @@ def test_what_was_compared_is_said_where_it_was_not_all(root, monkeypatch):
     monkeypatch.setattr(opening, "SAMPLE", 4)
     opened = [opening.open_split(folders(root, split), split) for split in ("train", "val")]
     assert opening.compare(*opened, seconds=-1.0) == [
-        "no image of val found identical to one of train (compared: all 6 with 4 of 12)"
+        "no validation image is identical to a training image (compared: all 6 with 4 of 12)"
     ]
     assert opening.compare(*opened) == []
 
@@ -203,7 +205,7 @@ def test_a_held_out_part_is_compared_with_the_rest(root, cache):
     inspection = SplitInspection(False, False)
     whole = ClassFolders.whole(str(root), cache)
     parts = {split: hold_out(whole, split, 0.5, 0, cache) for split in ("train", "val")}
-    lines = [line for split, part in parts.items() for line in inspection.look(part, split, 2)]
+    lines = [line for split, part in parts.items() for line in inspection.inspect(part, split, 2)]
     assert lines[:2] == ["opened all 6 images of train", "opened all 6 images of val"]
     assert lines[2].startswith("6 images of val are identical to images of train")
 
@@ -211,11 +213,11 @@ def test_a_held_out_part_is_compared_with_the_rest(root, cache):
 def test_classes_without_images_are_named(root, tmp_path):
     shutil.rmtree(root / "val" / "ant")
     assert looked(folders, root)[1] == "val has no images of 1 of 2 classes: ant"
-    assert classes_without_images(lists(root, "val"), "val", 1000) == [
+    assert find_empty_classes(lists(root, "val"), "val", 1000) == [
         "val has no images of 999 of 1,000 classes: 0, 2, 3, …"
     ]
     # Images that are no files are not opened again.
-    assert SplitInspection(False, False).look(Digits(None, "val", tmp_path), "val", 10) == []
+    assert SplitInspection(False, False).inspect(Digits(None, "val", tmp_path), "val", 10) == []
 
 
 def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.parts import ImagePage, PartReader, UndecodedImage, part_of_jpeg, read_layout
+from paddlevit_dist.images.data.parts import ImagePage, PartReader, UndecodedImage, crop_jpeg_rows, read_layout
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
 from paddlevit_dist.images.transforms.crops import TrainingTransform
 
@@ -50,7 +50,7 @@ def test_parts_of_jpegs_have_the_pixels_of_the_whole(mode, subsampling, restarts
     ]
     for box in boxes:
         left, top, right, bottom = box
-        pixels = np.asarray(Image.open(io.BytesIO(part_of_jpeg(encoded, read_layout(encoded), box))))
+        pixels = np.asarray(Image.open(io.BytesIO(crop_jpeg_rows(encoded, read_layout(encoded), box))))
         assert len(pixels) <= bottom + 17  # two rows more, and the rest of their blocks
         np.testing.assert_array_equal(pixels[top:bottom, left:right], whole[top:bottom, left:right], str(box))
 
@@ -75,7 +75,7 @@ def test_cut_and_changed_headers_are_not_believed():
         layout = read_layout(bytes(changed))
         if layout is not None:
             right, bottom = min(20, layout.width), min(20, layout.height)
-            assert part_of_jpeg(bytes(changed), layout, (0, 0, right, bottom))[:2] == b"\xff\xd8"
+            assert crop_jpeg_rows(bytes(changed), layout, (0, 0, right, bottom))[:2] == b"\xff\xd8"
 
 
 def test_a_training_sample_is_the_same_from_parts_and_from_the_whole(tmp_path):

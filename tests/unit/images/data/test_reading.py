@@ -171,7 +171,7 @@ def test_each_unreadable_image_is_listed_once(images, tmp_path):
 
 def test_odd_names_do_not_break_the_list(tmp_path):
     path = os.fsdecode(b"a\tb\nc\xe9.jpg")
-    write_quarantine(tmp_path / "list.tsv", [UnreadableFile.of(UnreadableImage(path, "two\nlines"))])
+    write_quarantine(tmp_path / "list.tsv", [UnreadableFile.from_error(UnreadableImage(path, "two\nlines"))])
     assert read_quarantine(tmp_path / "list.tsv") == [("a\\tb\\nc\udce9.jpg", "two\\nlines")]
     (tmp_path / "list.tsv").write_bytes(b"a.jpg\tempty\nb.jp")  # the last line is still being written
     assert read_quarantine(tmp_path / "list.tsv") == [("a.jpg", "empty")]
@@ -180,7 +180,7 @@ def test_odd_names_do_not_break_the_list(tmp_path):
 def test_nothing_but_unreadable_images_is_another_mistake(images, tmp_path):
     for file in (tmp_path / "data" / "train").rglob("*.png"):
         file.write_bytes(b"")
-    with pytest.raises(UserError, match=r"6 images in a row from .*/bee/1.png on cannot be read.*look at -data_path"):
+    with pytest.raises(UserError, match=r"6 images in a row from .*/bee/1.png on cannot be read.*check -data_path"):
         ReplacementReader(tmp_path).read(images.read, 4, images)
     with pytest.raises(ZeroDivisionError):  # a mistake in the program
         ReplacementReader(tmp_path).read(lambda index: 1 // 0, 0, images)

@@ -93,8 +93,12 @@ def test_changed_file_is_converted_again(folder, cache, samples):
         ("labels-idx1", lambda content: content + b"\0", "too long: its header announces 20 bytes, found at least 21"),
         ("images-idx3", lambda content: content[:3] + b"\1" + content[4:], "begins with 00000801, expected 00000803"),
         ("labels-idx1", lambda content: idx_bytes(np.zeros(11, np.uint8)), "has 12 images, but .* has 11 labels"),
-        ("images-idx3", lambda content: idx_bytes(np.zeros((12, 0, 28), np.uint8)), "holds no samples"),
-        ("labels-idx1", lambda content: content[:-3] + b"\x0a\0\x0b", "sample 9 of .* has label 10.*from 0 to 9"),
+        ("images-idx3", lambda content: idx_bytes(np.zeros((12, 0, 28), np.uint8)), "contains no samples"),
+        (
+            "labels-idx1",
+            lambda content: content[:-3] + b"\x0a\0\x0b",
+            "sample 9 of .* has label 10.* labels are 0 to 9",
+        ),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])

@@ -107,7 +107,7 @@ def test_the_imagenet_archive_of_class_archives(folder, cache):
 def test_a_validation_archive_without_classes_takes_them_from_the_list(folder, cache):
     write_tar(folder / "ILSVRC2012_img_train.tar", {f"n0{n}.tar": tar_bytes({"x.JPEG": image(n)}) for n in range(3)})
     write_tar(folder / "ILSVRC2012_img_val.tar", {f"ILSVRC2012_val_{n}.JPEG": image(n) for n in range(2)})
-    with pytest.raises(UserError, match=r"img_val.tar gives no class for ILSVRC2012_val_0.JPEG: expected a label file"):
+    with pytest.raises(UserError, match=r"img_val.tar has no class for ILSVRC2012_val_0.JPEG: expected a label file"):
         TarImages(str(folder), "val", cache)
     (folder / "val_list.txt").write_text("val/ILSVRC2012_val_1.JPEG 2\nval/ILSVRC2012_val_0.JPEG 0\n")
     dataset = TarImages(str(folder), "val", cache)
@@ -185,7 +185,7 @@ def test_truncated_and_damaged_archives_are_named(folder, cache):
         ({"1.png": b"", "1.cls": b"1", "2.png": b""}, r"has no label for 2.png: expected 2.cls or .json"),
         ({"1.png": b"", "1.jpg": b"", "1.cls": b"1"}, r"has two images for 1;"),
         ({"1.png": b"", "1.cls": b"1", "1.json": b'{"label": 2}'}, r"gives 1 two labels, 1 and 2"),
-        ({"1.txt": b""}, r"holds no images"),
+        ({"1.txt": b""}, r"contains no images"),
     ],
 )
 def test_labels_that_are_missing_or_wrong_are_named(files, reason, folder, cache):

@@ -7,7 +7,13 @@ import pytest
 from support.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
-from paddlevit_dist.images.segmentation.protocols import EvaluationProtocol, class_map, count_windows, slid, starts
+from paddlevit_dist.images.segmentation.protocols import (
+    EvaluationProtocol,
+    class_map,
+    count_windows,
+    slide_windows,
+    starts,
+)
 from paddlevit_dist.metrics.confusion import CONFUSION
 from paddlevit_dist.metrics.counts import reduce_confusions
 from paddlevit_dist.metrics.tables import class_tables
@@ -87,7 +93,7 @@ def test_golden_windows_slide_equally(case):
     assert np.array_equal(counts, golden[f"{case}/count"])
     image = recipe().golden_image(ABOUT["seed"], 1, max(height, width))[:, :, :height, :width]
     image = paddle.to_tensor(np.ascontiguousarray(image, np.float32))
-    merged = paddle.concat(list(slid(crops_with_places(), image, crop, stride)), axis=2)[0].numpy()
+    merged = paddle.concat(list(slide_windows(crops_with_places(), image, crop, stride)), axis=2)[0].numpy()
     if f"{case}/logits" in golden:
         np.testing.assert_allclose(merged, golden[f"{case}/logits"], atol=1e-5)
     found = class_map(crops_with_places(), image, (height, width), EvaluationProtocol(tuple(crop), tuple(stride)))

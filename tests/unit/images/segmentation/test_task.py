@@ -83,10 +83,10 @@ def test_a_label_that_is_no_class_is_refused():
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["MODEL.NAME", "resnet18"], "resnet18 is not a model that labels pixels"),
+        (["MODEL.NAME", "resnet18"], "resnet18 is not a segmentation model"),
         (["DATA.DATASET", "synthetic_shapes"], "holds images with boxes"),
         (["-num_classes=3"], "has 4 classes but MODEL.NUM_CLASSES"),
-        (["SEGMENTATION.CLASS_WEIGHTS", "[1, 2]"], "has 2 numbers: expected one for each of the 4 classes"),
+        (["SEGMENTATION.CLASS_WEIGHTS", "[1, 2]"], "has 2 numbers; expected one for each of the 4 classes"),
         (["DATA.EVAL_LONGEST_SIDE", "50"], "it limits DATA.EVAL_SHORTEST_SIDE"),
         (["DATA.SCALE_RANGE", "[2, 1]"], r"such as \[1.0, 2.0\]"),
         (["DATA.TRANSFORMS", "unheard_of"], "transform 'unheard_of' is not known"),

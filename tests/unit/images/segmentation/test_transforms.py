@@ -9,10 +9,10 @@ from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
 from paddlevit_dist.images.segmentation.transforms import (
     SegmentationEvaluationTransform,
     SegmentationTrainingTransform,
-    with_other_colors,
-    with_own,
+    apply_user_transform,
+    distort_colors,
 )
-from paddlevit_dist.images.transforms.resizing import fitted_scale, nearest, resize_image, scaled_size
+from paddlevit_dist.images.transforms.resizing import find_nearest_pixels, fitted_scale, resize_image, scaled_size
 from paddlevit_dist.registry import TRANSFORMS, register_transform
 from paddlevit_dist.tasks.sample_checks import BadSample
 
@@ -21,11 +21,11 @@ PADDING = (1, 2, 3)
 
 def transform(**options) -> SegmentationTrainingTransform:
     plain = {
-        "own": (),
+        "custom_transforms": (),
         "shortest": None,
         "longest": None,
         "scales": (1.0, 1.0),
-        "how": "pillow",
+        "interpolation": "pillow",
         "crop": (20, 24),
         "largest_share": 1.0,
         "flip_probability": 0.0,
@@ -76,7 +76,9 @@ def test_crops_reach_all_places_and_no_sample_depends_on_another():
 def test_labels_lie_where_pixels_do_at_any_scale(how, scale):
     drawn_image, labels = blocks(60, 80)
     size = scaled_size((60, 80), scale)
-    image, found = transform(scales=(scale, scale), crop=size, how=how)(drawn_image, labels, np.random.default_rng(0))
+    image, found = transform(scales=(scale, scale), crop=size, interpolation=how)(
+        drawn_image, labels, np.random.default_rng(0)
+    )
     gray = image[0].astype(float) / 10
 
     def away(down, right):
@@ -91,7 +93,7 @@ def test_labels_lie_where_pixels_do_at_any_scale(how, scale):
 def test_the_nearest_pixel_is_that_of_opencvs_exact_rule():
     labels = np.random.default_rng(0).integers(0, 200, (37, 53)).astype(np.uint8)
     for size in ((20, 31), (37, 53), (64, 90), (111, 159)):
-        rows, columns = nearest(labels.shape, size)
+        rows, columns = find_nearest_pixels(labels.shape, size)
         exact = cv2.resize(labels, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
         np.testing.assert_array_equal(labels[rows][:, columns], exact)
 
@@ -151,14 +153,14 @@ def test_unlabeled_pixels_do_not_count_in_the_share():
 
 def test_colors_change_within_the_published_ranges():
     gray = np.full((4, 4, 3), 100, np.uint8)
-    levels = np.array([with_other_colors(gray, np.random.default_rng(seed)) for seed in range(400)])
+    levels = np.array([distort_colors(gray, np.random.default_rng(seed)) for seed in range(400)])
     assert np.ptp(levels.reshape(400, -1), axis=1).max() == 0  # gray stays gray: hue and saturation do nothing
     means = levels.mean(axis=(1, 2, 3))
     assert 34 <= means.min() < 60 and 150 < means.max() <= 198  # (100 - 32) x 0.5 and (100 + 32) x 1.5
     assert (means == 100).mean() == pytest.approx(0.25, abs=0.08)  # neither brightness nor contrast
     red = np.full((1, 1, 3), (200, 50, 50), np.uint8)
     hues = [
-        cv2.cvtColor(with_other_colors(red, np.random.default_rng(seed)), cv2.COLOR_RGB2HSV)[0, 0, 0]
+        cv2.cvtColor(distort_colors(red, np.random.default_rng(seed)), cv2.COLOR_RGB2HSV)[0, 0, 0]
         for seed in range(300)
     ]
     turned = np.where(np.array(hues) > 90, np.array(hues) - 180.0, hues)
@@ -220,7 +222,8 @@ def test_own_transforms_change_both_and_draw_from_the_samples_generator(register
     shapes = set()
     for seed in range(12):
         images = [
-            transform(own=(name,), crop=(40, 40))(drawn_image, labels, np.random.default_rng(seed)) for _ in range(2)
+            transform(custom_transforms=(name,), crop=(40, 40))(drawn_image, labels, np.random.default_rng(seed))
+            for _ in range(2)
         ]
         np.testing.assert_array_equal(images[0][0], images[1][0])
         image, found = images[0]
@@ -233,7 +236,7 @@ def test_own_transforms_change_both_and_draw_from_the_samples_generator(register
 def test_an_own_transform_that_returns_something_else_is_named(registered):
     drawn_image, labels = drawn_images()
     with pytest.raises(BadSample, match="transform gray returns an image uint8 .30, 40.*expected uint8"):
-        with_own("gray", drawn_image, labels, np.random.default_rng(0))
+        apply_user_transform("gray", drawn_image, labels, np.random.default_rng(0))
     for made, message in (
         (None, "transform odd returns NoneType: expected a dictionary"),
         (
@@ -243,5 +246,5 @@ def test_an_own_transform_that_returns_something_else_is_named(registered):
     ):
         TRANSFORMS["odd"] = lambda made=made, **_: made
         with pytest.raises(BadSample, match=message):
-            with_own("odd", drawn_image, labels, np.random.default_rng(0))
+            apply_user_transform("odd", drawn_image, labels, np.random.default_rng(0))
     del TRANSFORMS["odd"]

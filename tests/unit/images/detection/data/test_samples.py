@@ -78,7 +78,7 @@ def test_an_evaluation_sees_images_and_no_boxes():
 def test_samples_are_small_to_pickle_and_say_what_they_are():
     samples = DetectionSamples(SHAPES, KEEP, is_training=True)
     assert len(pickle.dumps(samples)) <= 1500
-    assert len(samples) == 40 and samples.labeled and "synthetic picture train_00004" in samples.describe(4)
+    assert len(samples) == 40 and samples.labeled and "synthetic image train_00004" in samples.describe(4)
     assert samples.class_names == ["circle", "square", "triangle"]
 
 
@@ -107,9 +107,9 @@ def test_the_keys_lead_to_samples_of_both_kinds(tmp_path):
     ("words", "message"),
     [
         (["DATA.SHAPES.SIDES", "[60,50]"], "DATA.SHAPES.SIDES [60, 50] (command line): expected the smaller"),
-        (["DATA.SHAPES.CATEGORIES", "[ring,ring]"], "expected each one once"),
+        (["DATA.SHAPES.CATEGORIES", "[ring,ring]"], "expected at least one category, each only once"),
         (["DATA.SHAPES.CATEGORIES", "[hexagon]"], "expected one of circle"),
-        (["DATA.SHORTEST_SIDES", "[]"], "expected one at least"),
+        (["DATA.SHORTEST_SIDES", "[]"], "expected at least one"),
         (["DATA.GROUP_BY_SHAPE", "6", "-batch_size=4"], "expected a multiple of DATA.BATCH_SIZE 4"),
     ],
 )

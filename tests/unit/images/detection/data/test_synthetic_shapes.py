@@ -8,7 +8,7 @@ import pytest
 
 from paddlevit_dist.images.data.drawn_shapes import draw_shapes, render_image
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
-from paddlevit_dist.images.run_lengths import decode, runs_of_mask
+from paddlevit_dist.images.run_lengths import decode, find_mask_runs
 from paddlevit_dist.images.settings import CATEGORIES
 from paddlevit_dist.runtime.errors import UserError
 
@@ -93,6 +93,6 @@ def test_its_pickle_is_small_and_reads_the_same():
 def test_run_lengths_of_any_mask_lead_back_to_it(first):
     mask = np.random.default_rng(0).random((5, 7)) < 0.5
     mask[0, 0] = first
-    assert np.array_equal(decode(runs_of_mask(mask).listed(), 5, 7), mask)
+    assert np.array_equal(decode(find_mask_runs(mask).listed(), 5, 7), mask)
     for value in (False, True):
-        assert np.array_equal(decode(runs_of_mask(np.full((3, 2), value)).listed(), 3, 2), np.full((3, 2), value))
+        assert np.array_equal(decode(find_mask_runs(np.full((3, 2), value)).listed(), 3, 2), np.full((3, 2), value))

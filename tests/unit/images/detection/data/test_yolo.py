@@ -29,7 +29,7 @@ def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):
     assert len(dataset.annotations(2).ids) == 0 and dataset.has_masks
     notices = Yolo(str(tmp_path), "train", cache).notices
     assert notices[0] == f"train: 3 images of {tmp_path}/data.yaml"
-    assert f"1 image without a file of labels: no boxes, as {tmp_path}/images/train/9.png" in notices
+    assert f"1 image without a label file, taken as without boxes, such as {tmp_path}/images/train/9.png" in notices
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_layouts(tmp_path, cache, images, names, places, split):
 
 
 WRONG = {
-    "6 columns": ("0 0.5 0.5 0.1 0.1 0.93", "6 numbers, as results have: leave out the last, their score"),
+    "6 columns": ("0 0.5 0.5 0.1 0.1 0.93", "6 numbers as in results; remove the last one, the score"),
     "3 columns": ("0 0.5 0.5", "3 numbers; expected class x y width height"),
     "words": ("cat 0.5 0.5 0.1 0.1", "expected numbers"),
-    "pixels": ("0 120 80 30 40", "expected shares of the image from 0 to 1, not pixels"),
-    "class 3 of 3": ("3 0.5 0.5 0.1 0.1", "there is no such class: 3 are named, from 0 on"),
+    "pixels": ("0 120 80 30 40", "expected fractions of the image from 0 to 1, not pixels"),
+    "class 3 of 3": ("3 0.5 0.5 0.1 0.1", "there is no such class: data.yaml or classes.txt names 3, from 0 on"),
     "half a class": ("0.5 0.5 0.5 0.1 0.1", "there is no such class"),
-    "not a number": ("0 nan 0.5 0.1 0.1", "expected shares"),
+    "not a number": ("0 nan 0.5 0.1 0.1", "expected fractions"),
     "no number at all": ("nan 0.5 0.5 0.1 0.1", "there is no such class"),
 }
 
@@ -83,24 +83,24 @@ def test_what_is_odd_is_kept_and_told(tmp_path, cache):
     write_yolo(tmp_path, labels={"1": text})
     dataset = Yolo(str(tmp_path), "train", cache)
     told = "; ".join(dataset.notices)
-    assert "1 line repeated in the same file: all are kept" in told and "1 box without an area: not learned" in told
-    assert "1 line with a share beyond 0 to 1: cut off for training" in told
+    assert "1 line repeated in the same file, kept" in told and "1 box without an area, skipped in training" in told
+    assert "1 line with a fraction outside 0 to 1, clipped for training" in told
     assert dataset.annotations(0).is_learnable.tolist() == [True, True, True, False, True]
 
 
 def test_what_is_missing_is_named(tmp_path, cache):
     write_yolo(tmp_path, names=None)
-    assert "has no names of classes; expected data.yaml" in refused(tmp_path, cache)
+    assert "has no class names; expected data.yaml" in refused(tmp_path, cache)
     write_yolo(tmp_path, names="nc: 3\n")
-    assert "data.yaml has no names of classes" in refused(tmp_path, cache)
+    assert "data.yaml has no class names" in refused(tmp_path, cache)
     write_yolo(tmp_path, train="images/elsewhere")
-    assert "data.yaml names images/elsewhere, which is not there" in refused(tmp_path, cache)
-    assert "has no split 'val' (-split): it has train; DATA.VAL_FRACTION" in refused(tmp_path, cache, "val")
+    assert "data.yaml names images/elsewhere, which does not exist" in refused(tmp_path, cache)
+    assert "has no split 'val' (-split): it has train; set DATA.VAL_FRACTION" in refused(tmp_path, cache, "val")
     (tmp_path / "data.yaml").write_text("names: [a, b")
     assert "data.yaml cannot be read: line" in refused(tmp_path, cache)
     (tmp_path / "images" / "train" / "1.jpg").write_bytes(b"")
     write_yolo(tmp_path)
-    assert "has 1.jpg and 1.png: one file of annotations would be for both" in refused(tmp_path, cache)
+    assert "has 1.jpg and 1.png: an annotation file would be for both" in refused(tmp_path, cache)
 
 
 def test_a_changed_file_of_labels_is_noticed(tmp_path, cache):
@@ -138,5 +138,5 @@ def test_a_number_of_classes_other_than_that_of_the_names_is_told(tmp_path, cach
     for number, is_told in ((3, False), (80, True)):
         write_yolo(tmp_path, names=f"nc: {number}\nnames: [cat, dog, cow]\n", train="images/train")
         told = [line for line in Yolo(str(tmp_path), "train", cache).notices if "nc is" in line]
-        expected = f"{tmp_path}/data.yaml: nc is 80, but 3 classes have names: those with names count"
+        expected = f"{tmp_path}/data.yaml: nc is 80, but names has 3 classes: names is used"
         assert told == ([expected] if is_told else [])

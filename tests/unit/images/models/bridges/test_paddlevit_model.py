@@ -174,7 +174,7 @@ class Network(Network):"""
 BRANCHED = "return self.head(self.one(x) + (self.two(x) if hasattr(self, 'two') else 0))"
 
 
-@pytest.mark.parametrize("factor, note", [("1", "its branches are merged"), ("3", "exported as they were trained")])
+@pytest.mark.parametrize("factor, note", [("1", "its branches are merged"), ("3", "exported unmerged")])
 def test_branches_are_merged_before_an_export_if_that_changes_nothing(factor, note, tmp_path):
     model = build(write_family(tmp_path, "branched", BRANCHED, init=BRANCHES.format(factor=factor)))
     model.eval()

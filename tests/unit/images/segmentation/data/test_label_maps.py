@@ -7,7 +7,7 @@ from support.label_map_layouts import SIZE, labelme, photo, save
 
 from paddlevit_dist.data.path_index import PathIndex
 from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps
-from paddlevit_dist.images.segmentation.data.segmentation_dataset import look_at_labels
+from paddlevit_dist.images.segmentation.data.segmentation_dataset import summarize_labels
 from paddlevit_dist.images.segmentation.samples import LabelMapsPart
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.runtime.errors import UserError
@@ -55,7 +55,7 @@ def test_a_damaged_label_map_ends_a_training_or_the_next_one_takes_its_place(roo
         make_samples(root, "train")
     (root.parent / "run").mkdir()
     samples = make_samples(root, "train", "DATA.ON_INVALID_SAMPLE", "skip", "DATA.CROP_SIZE", "[4, 4]")
-    assert any("one of them cannot be read and the next" in notice for notice in samples.notices)
+    assert any("one of them cannot be read and is replaced by the next" in notice for notice in samples.notices)
     assert (samples.sample(0, np.random.default_rng(0)).labels == 1).any()
 
 
@@ -64,11 +64,11 @@ def test_labels_are_counted_and_odd_ones_told(root):
     half[:3] = 1
     half[:, -1] = 255
     write(root, [half, np.zeros(SIZE)], "{0}/train/{1}.{2}")
-    counted, warned = look_at_labels(LabelMaps(str(root), "train", root.parent / "cache"), "train")
+    counted, warned = summarize_labels(LabelMaps(str(root), "train", root.parent / "cache"), "train")
     # 6 x 9 pixels twice, of which 6 have no class and 3 x 8 are boxes
     assert counted == (
         f"labels of train, in all 2 label maps: ground {100 * 78 / 102:.3g} %, box {100 * 24 / 102:.3g} %; "
-        f"without a class {100 * 6 / 108:.3g} % of all pixels"
+        f"unlabeled {100 * 6 / 108:.3g} % of all pixels"
     )
     assert warned == "warning: 1 of 3 classes do not occur in them: never"
 
@@ -79,12 +79,12 @@ def test_labels_are_counted_and_odd_ones_told(root):
 )
 def test_label_maps_of_one_class_or_of_none(value, told, root):
     write(root, [np.full(SIZE, value)], "{0}/train/{1}.{2}")
-    assert any(told in line for line in look_at_labels(LabelMaps(str(root), "train", root.parent / "cache"), "train"))
+    assert any(told in line for line in summarize_labels(LabelMaps(str(root), "train", root.parent / "cache"), "train"))
 
 
 def test_an_unknown_label_ends_a_run_before_its_first_epoch(root):
     write(root, [np.full(SIZE, 9)], "{0}/train/{1}.{2}")
-    with pytest.raises(UserError, match=r"0.png has the label 9 at row 0, column 0.*those of .*classes.txt"):
+    with pytest.raises(UserError, match=r"0.png has the label 9 at row 0, column 0.*classes are from .*classes.txt"):
         make_samples(root, "train", "DATA.ON_INVALID_SAMPLE", "skip")
 
 

@@ -123,7 +123,7 @@ def test_lists_of_pairs(name, between, root, opened):
     assert guess_dataset(str(root), "image_segmentation").dataset == "label_maps"
     require_truth(opened, {(split, f"{split} 1"): labels for split, labels in values.items()})
     (root / "Annotations" / "val.png").unlink()
-    with pytest.raises(UserError, match="names .*Annotations/val.png, which is not there"):
+    with pytest.raises(UserError, match="names .*Annotations/val.png, which does not exist"):
         opened("val")
 
 
@@ -228,16 +228,16 @@ def bad_map(root, **options):
     "options, message",
     [
         ({"pixels": np.zeros((5, 9))}, r"a.jpg has 9 x 6 pixels \(width x height\), but .*a.png has 9 x 5"),
-        ({"pixels": np.zeros((9, 6))}, "turned before it was labeled, or after: try DATA.EXIF_ROTATE true"),
+        ({"pixels": np.zeros((9, 6))}, "turned before or after it was labeled: try DATA.EXIF_ROTATE true"),
         (
             {"pixels": np.full(SIZE, 7)},
-            "a.png has the label 7 at row 0, column 0, which is not known: labels are 0, 1, 255",
+            "a.png has the label 7 at row 0, column 0, which is unknown: labels are 0, 1, 255",
         ),
         ({"pixels": np.full(SIZE, 7000), "mode": "I;16"}, "has the label 7000 at row 0, column 0"),
-        ({"pixels": numbers(0, [0, 1]), "format": "JPEG"}, "is a JPEG file, which changes numbers"),
+        ({"pixels": numbers(0, [0, 1]), "format": "JPEG"}, "is a JPEG file, which changes class numbers"),
         ({"pixels": np.dstack([np.zeros((*SIZE, 3)), np.eye(6, 9)])}, "transparent at row 0, column 0"),
-        ({"pixels": np.arange(162).reshape(*SIZE, 3)}, "has colors, and no list says what they mean"),
-        ({"pixels": np.zeros((*SIZE, 3)), "mode": "CMYK", "format": "TIFF"}, "mode CMYK, expected the number"),
+        ({"pixels": np.arange(162).reshape(*SIZE, 3)}, "has colors, and no list defines their classes"),
+        ({"pixels": np.zeros((*SIZE, 3)), "mode": "CMYK", "format": "TIFF"}, "mode CMYK, expected a class number"),
     ],
 )
 def test_label_maps_that_fit_nothing_are_refused_with_file_and_pixel(options, message, root, opened):
@@ -262,7 +262,7 @@ def test_images_without_maps_and_maps_without_images_are_told(root, opened):
     save(root / "masks/train/extra.png", numbers(0, [0, 1]))
     told = " ".join(opened().notices)
     assert len(opened()) == 1 and "1 images of train have no label map" in told and "alone.jpg" in told
-    assert "1 label maps of train belong to no image" in told and "extra.png" in told
+    assert "1 label maps of train have no image" in told and "extra.png" in told
     (root / "masks/train/a.png").unlink()
     with pytest.raises(UserError, match="no image of .*images/train has a label map in .*masks/train"):
         opened()
@@ -276,12 +276,12 @@ def test_a_list_that_names_what_is_missing(root, opened):
 
 
 def test_an_empty_folder_and_splits_that_are_not_there(root, opened):
-    with pytest.raises(UserError, match="nothing of label maps found; expected a folder with images and label maps"):
+    with pytest.raises(UserError, match="no label maps found; expected a folder with images and label maps"):
         opened()
     own(root, "{0}/a.{1}", numbers(0, [0, 1]))
-    with pytest.raises(UserError, match="nothing of ade20k found, but images and label maps: -dataset=label_maps"):
+    with pytest.raises(UserError, match="no ade20k found, but images and label maps: -dataset=label_maps"):
         opened("train", "ade20k")
-    with pytest.raises(UserError, match="no split 'val'.*DATA.VAL_FRACTION divides the training set"):
+    with pytest.raises(UserError, match="no split 'val'.*set DATA.VAL_FRACTION to split the training set"):
         opened("val")
 
 
@@ -289,7 +289,7 @@ def test_outlines_of_unknown_classes_and_what_is_outside_of_them(root, opened):
     LAYOUTS["labelme"][0](root)
     (root / "labels.txt").write_text("__ignore__\n_background_\ncat\n")
     with pytest.raises(
-        UserError, match="a.json: a.jpg: shape 0 is of class 'dog', which is not known, at row 1, column 1"
+        UserError, match="a.json: a.jpg: shape 0 is of class 'dog', which is unknown, at row 1, column 1"
     ):
         opened().read_labels(0)
     (root / "labels.txt").write_text("__ignore__\ncat\ndog\n")
@@ -301,7 +301,7 @@ def test_outlines_of_unknown_classes_and_what_is_outside_of_them(root, opened):
     "shape, message",
     [
         ({"points": [[1, 1], [1e12, 1]], "shape_type": "circle"}, "far outside of any image"),
-        ({"points": [[1, 1, 0]] * 4}, "not as Labelme writes it"),  # two numbers each would be other corners
+        ({"points": [[1, 1, 0]] * 4}, "not in Labelme's format"),  # two numbers each would be other corners
     ],
 )
 def test_corners_that_no_image_has(shape, message, root, opened):
@@ -317,7 +317,7 @@ def test_turned_images_of_outlines(root, opened):
     exif[0x0112] = 6
     photo(root / "a.jpg", SIZE[::-1], exif=exif)
     assert opened().read(0)[0].size == SIZE[::-1]  # the file says the size of the turned image
-    with pytest.raises(UserError, match="turned before it was labeled, or after: try DATA.EXIF_ROTATE true"):
+    with pytest.raises(UserError, match="turned before or after it was labeled: try DATA.EXIF_ROTATE true"):
         opened(exif_rotate=False).read(0)
 
 

@@ -1,0 +1,34 @@
+"""Warnings about unusual data that are not errors: one line for each kind, with its number and the first example."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class DataWarnings:
+    """Collects warnings; ``source``, if given, begins each line."""
+
+    def __init__(self, source: str = "") -> None:
+        self._before = f"{source} has " if source else ""
+        self._entries: dict[tuple[str, str], list[Any]] = {}  # kind and text -> how often, and the first
+
+    def note(self, kind: str, text: str, example: Any, number: int = 1) -> None:
+        """Add ``number`` entries of a kind, such as "image", with the same warning."""
+        self._entries.setdefault((kind, text), [0, example])[0] += number
+
+    def note_all(self, kind: str, text: str, examples: Sequence[Any]) -> None:
+        """Add all ``examples``, which may be empty, with the same warning."""
+        if len(examples):
+            self.note(kind, text, examples[0], len(examples))
+
+    def lines(self) -> list[str]:
+        """Return lines like ``my.json has 2 objects without a box: never learned or found, such as 17``."""
+        return [
+            f"{self._before}{count(number, kind)} {text}, such as {example}"
+            for (kind, text), (number, example) in self._entries.items()
+        ]
+
+
+def count(number: int, noun: str) -> str:
+    """Format a number and a noun: ``1 image``, ``2,000 images``, ``2 boxes``, ``3 categories``."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("x") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"

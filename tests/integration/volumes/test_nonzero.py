@@ -8,7 +8,7 @@ from support.heads_in_zeros import make_dataset
 from support.processes import ROOT, run_command, run_main, succeeded
 
 from paddlevit_dist.settings import load
-from paddlevit_dist.volumes.nonzero import _of_weights
+from paddlevit_dist.volumes.nonzero import _read_checkpoint_region
 
 
 def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
@@ -27,9 +27,9 @@ def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
     inspected = run_command(
         [sys.executable, "-m", "paddlevit_dist", "inspect", "data", f"-data_path={other}", *recipe[:1], *keys],
     )
-    assert "box around what is not zero: median 100 % of a volume" in succeeded(inspected).out
+    assert "box around nonzero voxels: median 100 % of a volume" in succeeded(inspected).out
 
     assert yaml.safe_load((weights / "about.yaml").read_text())["input"]["z_score"] == "mask"
-    assert _of_weights(load([*evaluation, "-dataset=nnunet"]).values, False) == "mask"
-    assert _of_weights(load([*words, "-resume=auto"]).values, True) == "mask"
-    assert _of_weights(load(words).values, True) is None
+    assert _read_checkpoint_region(load([*evaluation, "-dataset=nnunet"]).values, False) == "mask"
+    assert _read_checkpoint_region(load([*words, "-resume=auto"]).values, True) == "mask"
+    assert _read_checkpoint_region(load(words).values, True) is None

@@ -15,7 +15,7 @@ from PIL import Image
 
 
 class Stripes(ImageDataset):
-    """Drawn gray images, 8 x 8 pixels, with horizontal stripes or vertical ones."""
+    """Synthetic gray images, 8 x 8 pixels, with horizontal or vertical stripes."""
 
     kind, image_mode = "glyph", "L"
     class_names, num_classes = ["horizontal", "vertical"], 2
@@ -38,7 +38,7 @@ class Stripes(ImageDataset):
 
 
 class Averages(Model):
-    """Two convolutions, and a mean over the image."""
+    """Two convolutions and a mean over the image."""
 
     classifier_layers = ("head",)
 
@@ -69,4 +69,4 @@ if __name__ == "__main__":
         run = pv.train("vit_digits", epochs=4, dataset="stripes", output=f"{folder}/run", batch_size=32, **SETTINGS)
         print(f"stripes: {run.values['top-1']:.1f} %, {sum(p.size for p in run.model.parameters())} parameters")
         images = paddle.to_tensor(np.zeros((1, 1, 16, 16), np.float32))
-        print("of black:", run.model(images).shape)
+        print("output shape for black:", run.model(images).shape)

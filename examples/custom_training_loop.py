@@ -26,13 +26,13 @@ EPOCHS, GLOBAL_BATCH = 2, 64  # images of one update, of all processes together
 
 
 class Digits(paddle.io.Dataset):
-    """Any data set: this one gives float images (1, 8, 8) and labels, and knows nothing of processes."""
+    """Any dataset: this one returns float images (1, 8, 8) and labels, and does not depend on processes."""
 
     def __init__(self, split):
         super().__init__()
-        read = list(open_dataset("vit_digits", split).dataset)
-        self.images = np.stack([np.asarray(image, np.float32)[None] / 127.5 - 1 for image, _ in read])
-        self.labels = np.array([label for _, label in read], np.int64)
+        samples = list(open_dataset("vit_digits", split).dataset)
+        self.images = np.stack([np.asarray(image, np.float32)[None] / 127.5 - 1 for image, _ in samples])
+        self.labels = np.array([label for _, label in samples], np.int64)
 
     def __len__(self):
         return len(self.labels)
@@ -42,7 +42,7 @@ class Digits(paddle.io.Dataset):
 
 
 def work(train_set, val_set):
-    """Run in each process, once it has joined the group."""
+    """Train and evaluate in each process, after it has joined the group."""
     paddle.seed(0)  # the same initial weights everywhere
     network = create_model("vit", 10, image_size=8, patch_size=2, in_channels=1, embed_dim=32, depth=2, num_heads=2)
     model = paddle.DataParallel(network) if world_size() > 1 else network
@@ -59,7 +59,7 @@ def work(train_set, val_set):
             optimizer.clear_grad()
             sums["loss"] += loss.item() * len(labels)
             sums["images"] += len(labels)
-        trained = reduce_dict(sums, average=False)  # every process calls it
+        trained = reduce_dict(sums, average=False)  # every process must call it
         if is_main():
             print(f"epoch {epoch} loss {trained['loss'] / trained['images']:.3f}", flush=True)
     meter = Accuracy(10)
@@ -67,10 +67,11 @@ def work(train_set, val_set):
     with paddle.no_grad():
         for images, labels, indices in paddle.io.DataLoader(val_set, batch_sampler=EvaluationSampler(val_set, 50)):
             meter.update(network(images), labels, indices)
-    scores = meter.compute()  # of all processes
+    scores = meter.compute()  # over all processes
     if is_main():
-        found = scores.intervals["top-1"]
-        print(f"top-1 {scores.values['top-1']:.2f} [{found.low:.1f}, {found.high:.1f}] of {scores.values['samples']}")
+        interval = scores.intervals["top-1"]
+        ends = f"[{interval.low:.1f}, {interval.high:.1f}]"
+        print(f"top-1 {scores.values['top-1']:.2f} {ends} of {scores.values['samples']}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ def write_images(folder: Path) -> None:
 
 
 def main() -> None:
+    """Train on digits, fine-tune on even and odd, and predict."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         digits = pv.train("vit_digits", epochs=6, output=folder / "digits", **TINY)

@@ -13,7 +13,7 @@ VOXEL, CLASSES = 0.1, ["ball", "box"]
 
 
 def draw(index):
-    """400 points on the surface of a solid, (points, 3), and its class."""
+    """Return 400 points on the surface of a solid, (points, 3), and its class."""
     generator, label = np.random.default_rng(index), index % 2
     points = generator.normal(size=(400, 3))
     lengths = np.abs(points).max(axis=1) if label else np.linalg.norm(points, axis=1)
@@ -21,10 +21,10 @@ def draw(index):
 
 
 def get_batch(indices):
-    """A sparse tensor of the solids' voxels, and their classes."""
+    """Return a sparse tensor of the solids' voxels, and their classes."""
     solids = [draw(index) for index in indices]
     rows = [np.c_[np.full(len(points), number), points / VOXEL] for number, (points, _) in enumerate(solids)]
-    points = np.concatenate(rows)  # (points, 4): which solid, and where, in voxels
+    points = np.concatenate(rows)  # (points, 4): index of the solid, and position in voxels
     field = sparse.PointFeatures(np.ones((len(points), 1), np.float32), points)
     return field.voxels("mean")[0], paddle.to_tensor([label for _, label in solids])
 

@@ -12,13 +12,13 @@ from .runtime.processor import choose_kernels
 
 __version__ = "0.1.0"
 
-# Used once before Paddle is there: 2.6's library bundles another zlib, with which this one would be bound, and crash.
+# Used once before Paddle's import: 2.6's library bundles another zlib, to which this one would be bound, and crash.
 if "paddle" not in sys.modules:
     zlib.decompress(zlib.compress(b""))
 
 choose_kernels()
 
-# On import, Paddle warns about a missing tool for compiling operators; nothing here compiles any.
+# On import, Paddle warns about a missing tool for compiling operators, which this package does not do.
 warnings.filterwarnings(
     "ignore", "No ccache found", UserWarning, module=r"paddle\.utils\.cpp_extension\.extension_utils"
 )

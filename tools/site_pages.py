@@ -13,7 +13,7 @@ from mkdocs.structure.files import File
 from pymdownx.slugs import slugify
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = {  # page of the repository -> its place on the site
+OUTSIDE = {  # page of the repository -> its location on the site
     "README.md": "index.md",
     "README_cn.md": "cn/index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -27,7 +27,7 @@ _FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
 def on_config(config: Any) -> Any:
-    """Give headings the anchors that they have on GitHub, Chinese ones too."""
+    """Give headings the same anchors as on GitHub, including Chinese ones."""
     config.mdx_configs["toc"]["slugify"] = slugify(case="lower")
     return config
 
@@ -40,7 +40,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Turn the links of a page into those of the site."""
+    """Convert the links of a page to links of the site."""
     place = page.file.src_uri
     source = next((name for name, other in OUTSIDE.items() if other == place), f"docs/{place}")
     parts = _FENCE.split(markdown)

@@ -1,9 +1,10 @@
-"""All that ranks say to one another. Only this package and ``launch`` import ``paddle.distributed``.
+"""All communication between ranks. Only this package and ``launch`` import ``paddle.distributed``.
 
 Importing this package does not import Paddle; each name below loads its module on first use.
 
 - ``exchange``, ``collectives``, ``world``: messages between ranks
-- ``wrapping``, ``batch_norm``: the data-parallel model; ``stops``: all ranks stop, or save, at the same update
+- ``wrapping``, ``batch_norm``: the data-parallel model
+- ``stops``: all ranks stop, or save, after the same step
 """
 
 from ..runtime.lazy_names import lazy_names

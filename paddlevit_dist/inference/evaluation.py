@@ -144,7 +144,7 @@ class SavedPredictions:
         for prediction, truth in zip(predictions, truths):
             index = next(self._indices)
             self._writer.write(index, prediction, truth)
-            self._entries.add([PredictionRecord(index, [], kept=self._writer.kept(index, prediction, truth))])
+            self._entries.add([PredictionRecord(index, [], summary=self._writer.summarize(index, prediction, truth))])
 
     def finish(self) -> list[str]:
         """Write what is made of the samples of all ranks; lines for the log of the main process. Every rank must call

@@ -217,10 +217,10 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
     job = next((one.job_key for one in extensions() if one.job_key and run.values[one.job_key]), None)
     if job is not None:
         raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
-    devices.require_sound_variables(run.values.NGPUS)
+    devices.check_launcher_variables(run.values.NGPUS)
     with (
         needing_paddle("evaluate" if run.values.EVAL else "train"),
-        tuning.environment_of_call(run.values.NGPUS, run.values.CPU_TUNING) as notices,
+        tuning.environment_for_call(run.values.NGPUS, run.values.CPU_TUNING) as notices,
         _as_before(not run.values.EVAL, run.values.NGPUS == 1),
     ):
         folder = carry_out(run, [*devices.drop_stale_variables(), *notices])

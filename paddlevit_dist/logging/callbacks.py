@@ -16,31 +16,33 @@ FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 
 
 def find_callbacks(names: Sequence[str]) -> dict[str, Any]:
-    """Name -> what is registered as the callback, once it is seen that it has what it needs.
+    """Return name -> registered callback, after a check of its required packages.
 
     Raises:
-        UserError: there is no such callback, or it lacks a package.
+        UserError: there is no such callback, or a package is not installed.
     """
-    found = {name: resolve("callback", name) for name in names}
-    for name, target in found.items():
+    targets = {name: resolve("callback", name) for name in names}
+    for name, target in targets.items():
         needed = require_derived(target, Callback).requires
         missing = [pip for module, pip in needed.items() if not importlib.util.find_spec(module)]
         if missing:
-            raise UserError(f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or leave it out")
-    return found
+            raise UserError(
+                f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or remove {name} from LOG_TO"
+            )
+    return targets
 
 
 class CallbackList:
-    """Tells all callbacks of a run, in their order, what happens; what those of users raise is kept away from it.
+    """Calls all callbacks of a run, in their order, and shields the run from exceptions of users' callbacks.
 
     Args:
-        callbacks: of users: none on ranks other than the main one.
-        say: takes a line for terminal and log.
+        callbacks: of users; none on ranks other than 0.
+        log: writes a line to terminal and log.
     """
 
-    def __init__(self, callbacks: Iterable[Any] = (), say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, callbacks: Iterable[Any] = (), log: Callable[[str], None] = lambda line: None) -> None:
         self._callbacks: list[Callback] = [require_derived(callback, Callback) for callback in callbacks]
-        self._say = say
+        self._log = log
         self._saved: collections.deque[Path] = collections.deque()
         self._is_started = False
 
@@ -49,34 +51,36 @@ class CallbackList:
         self._callbacks[:0] = callbacks
 
     def start(self, run: RunFacts) -> None:
+        """Call ``start`` of each callback."""
         for callback in self._callbacks:
             callback.start(run)
         self._is_started = True
 
     def notify(self, event: str, *arguments: Any) -> None:
-        """Call the method of this name of each."""
+        """Call the method ``event`` of each callback."""
         while self._saved:
             self._notify_all("saved", self._saved.popleft())
         self._notify_all(event, *arguments)
 
     def note_saved(self, path: Path) -> None:
-        """May be called in any thread."""
+        """Queue a call of ``saved``; any thread may call this."""
         self._saved.append(path)
 
     def end(self, outcome: str) -> None:
+        """Call ``end`` of each callback, once."""
         if self._is_started:
             self.notify("end", outcome)
             self._is_started = False
 
     @property
     def end_training(self) -> str:
-        """Why the training is to end here, empty where none of them says so (see ``Callback.ends_training``)."""
-        return next((one.ends_training for one in self._callbacks if one.on_every_rank and one.ends_training), "")
+        """Why training has to end; empty if it does not (see ``Callback.ends_training``)."""
+        return next((each.ends_training for each in self._callbacks if each.on_every_rank and each.ends_training), "")
 
     @property
     def want_records(self) -> bool:
-        """Whether any of them does (see ``Callback.wants_records``)."""
-        return any(one.on_every_rank and one.wants_records for one in self._callbacks)
+        """Whether any callback wants records (see ``Callback.wants_records``)."""
+        return any(each.on_every_rank and each.wants_records for each in self._callbacks)
 
     def _notify_all(self, event: str, *arguments: Any) -> None:
         for callback in list(self._callbacks):
@@ -84,7 +88,7 @@ class CallbackList:
                 getattr(callback, event)(*arguments)
                 continue
             try:
-                # Each its own copy: one that changes it changes nothing for the next.
+                # Copies: a callback that changes one does not affect the next callback.
                 getattr(callback, event)(*(dict(part) if isinstance(part, dict) else part for part in arguments))
             except UserError:
                 raise
@@ -96,6 +100,6 @@ class CallbackList:
         name = type(callback).__name__
         if not isinstance(error, OSError):
             for line in printing.block(traceback.format_exc()).splitlines():
-                self._say(line)
+                self._log(line)
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        self._say(f"callback {name} is left out from here on, the run continues: in {event}, {reason}")
+        self._log(f"callback {name} is disabled from here on, the run continues: in {event}, {reason}")

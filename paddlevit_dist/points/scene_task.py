@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import TransformedDataset, dataset_class, names_of_classes
+from ..tasks.dataset import TransformedDataset, dataset_class, resolve_class_names
 from ..tasks.figures import Figure
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.sample_checks import require_finite, require_labels
@@ -65,7 +65,7 @@ class SceneTask(Task):
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
-        self.class_names = names_of_classes(self.config, dataset.class_names, number=dataset.num_classes)
+        self.class_names = resolve_class_names(self.config, dataset.class_names, number=dataset.num_classes)
         self.num_classes = len(self.class_names)
         return dataset
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...distributed import all_gather
-from ...intervals import mean_of_defined, weighted_sums
+from ...intervals import nanmean, weighted_sums
 from ...runtime.compiled import compiled
 from ...tasks.metrics import Metrics, SampleTable
 from ..segmentation.metrics import SemanticMetrics
@@ -296,7 +296,7 @@ class InstanceMetrics(Metrics):
         """Return the value of each metric in each bootstrap draw, (draws,)."""
         values = self.semantic.bootstrap_values(table[:-1], weights)
         for kind, per_class in _by_kind(resample_precisions(table[-1], weights)).items():  # (draws, classes) each
-            values[kind] = np.nan_to_num(mean_of_defined(per_class))  # 0 without any true instance, as in ``compute``
+            values[kind] = np.nan_to_num(nanmean(per_class))  # 0 without any true instance, as in ``compute``
             for place, number in enumerate(self.instance_classes):
                 values[f"{kind} {self.class_names[number]}"] = per_class[:, place]
         return values

@@ -104,7 +104,7 @@ def _mean_logits(network: Network, blocks: FloorBlocks, coordinates: np.ndarray,
     sums: np.ndarray | None = None
     numbers = np.zeros(len(coordinates), np.float32)
     for place, rows in enumerate(blocks.split(coordinates[:, 1:])):
-        status.detail(f"in block {place + 1} of a scene")
+        status.set_detail(f"in block {place + 1} of a scene")
         inside = coordinates[rows]
         inside[:, 0] = 0
         logits = network(inside, rows + first)

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...losses import adjusted_losses, cross_entropies, dice_losses_of_scenes, look_up_weights, lovasz_softmax
+from ...losses import adjusted_losses, cross_entropies, look_up_weights, lovasz_softmax, scene_dice_losses
 from ...metrics.counts import count_confusion
 from ...models import create_model
 from ...runtime.errors import UserError
@@ -66,7 +66,7 @@ class PointSamples(SceneSamples):
     notices: Sequence[str] = ()
     flips: bool = False
     in_fragments: bool = False
-    protocol: str = ""
+    eval_protocol: str = ""
 
     def voxelize(self, scene: Scene) -> PointSample:
         """Return the sample of a scene to which all steps have been applied."""
@@ -394,7 +394,7 @@ def loss_terms(points: SegmentationPointSection, logits: paddle.Tensor, batch: d
         terms["lovasz"] = LossTerm(*lovasz_softmax(logits, labels, IGNORED), weight=points.LOVASZ_WEIGHT)
     if points.DICE_WEIGHT:
         scenes = get_scene_numbers(offsets, labels.shape[0])
-        dice = dice_losses_of_scenes(logits, labels, scenes, offsets.shape[0] - 1, IGNORED)
+        dice = scene_dice_losses(logits, labels, scenes, offsets.shape[0] - 1, IGNORED)
         terms["dice"] = LossTerm(*dice, weight=points.DICE_WEIGHT)
     return terms
 

@@ -10,11 +10,11 @@ import paddle
 
 from ...losses import adjusted_losses
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import ClassifierTask, joined
+from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedAnswers, galleries, tables
 from ...models import create_model
 from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class, names_of_classes
+from ...tasks.dataset import TransformedDataset, dataset_class, resolve_class_names
 from ...tasks.figures import Figure
 from ...tasks.prediction import InputSamples, find_inputs
 from ...tasks.sample_checks import BadSample, require_finite, require_label
@@ -137,7 +137,7 @@ class ShapeClassification(ClassifierTask):
         """Return the samples of ``split``, with augmentation if the task trains on it."""
         config = self.config
         dataset = dataset_class(config, ShapeDataset).open(config, split, cache_folder)
-        self.class_names = names_of_classes(config, dataset.class_names, number=dataset.num_classes)
+        self.class_names = resolve_class_names(config, dataset.class_names, number=dataset.num_classes)
         self.num_classes = len(self.class_names)
         return ShapeSamples(dataset, config.SHAPES, self.trains_on(split))
 
@@ -213,7 +213,7 @@ class ShapeClassification(ClassifierTask):
             except (UserError, BadSample, OSError):
                 return None
 
-        evaluated = EvaluatedAnswers(*joined(records), self.num_classes, self.class_names, self.sample_name)
+        evaluated = EvaluatedAnswers(*join_records(records), self.num_classes, self.class_names, self.sample_name)
         return [*galleries(evaluated, render_image, samples.describe), *tables(evaluated)]
 
     def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:

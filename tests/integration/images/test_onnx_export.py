@@ -140,8 +140,8 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path):
     for words, message in (
         ([weights, str(tmp_path / "folder")], "is a folder: name the files in it"),
         ([str(tmp_path / "folder"), str(tmp_path / "out")], "folder"),
-        ([weights, str(tmp_path / "taken")], "taken.pdiparams cannot be written: .*a folder stands where a file"),
-        ([weights, str(tmp_path / "file" / "out")], "cannot be written: .*a file stands where a folder is expected"),
+        ([weights, str(tmp_path / "taken")], "taken.pdiparams cannot be written: .*there is a folder where a file"),
+        ([weights, str(tmp_path / "file" / "out")], "cannot be written: .*there is a file where a folder is expected"),
         ([weights, str(tmp_path / "out"), "-image_size=30"], "image size|divisible|multiple"),
         ([weights, str(tmp_path / "out"), "-precision=float16"], "-precision=float16 is for -format=onnx"),
         ([weights, str(tmp_path / "out"), "-format=tensorrt"], "'tensorrt' is none of paddle, onnx, onnxruntime"),

@@ -102,7 +102,7 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
     with socket.socket() as nobody:  # a port where nobody listens
         nobody.bind(("127.0.0.1", 0))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:{SECRET}@127.0.0.1:{nobody.getsockname()[1]}")
-        with pytest.raises(UserError, match="LOG_TO mlflow: .*refused.*leave it out") as refusal:
+        with pytest.raises(UserError, match="LOG_TO mlflow: .*refused.*remove mlflow from LOG_TO") as refusal:
             MlflowLog().start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
     assert SECRET not in str(refusal.value)
 
@@ -120,6 +120,6 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
         callbacks.notify("report", update, {"loss": 1.0})
     (line,) = lines
     assert line.startswith(
-        "callback Away is left out from here on, the run continues: in report, OSError: LookupError: "
+        "callback Away is disabled from here on, the run continues: in report, OSError: LookupError: "
     )
     assert "https://***@api.example.org is away" in line

@@ -1,4 +1,4 @@
-"""DETR: objects as a set that a transformer predicts at once (Carion et al., ECCV 2020).
+"""DETR: a transformer predicts objects as a set (Carion et al., ECCV 2020).
 
 - ``network``: the model; ``transformer``: its parts
 - ``criterion``: the matching of queries with objects, and the losses

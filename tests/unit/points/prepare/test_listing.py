@@ -381,7 +381,7 @@ class Evil:
         ((np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(2), np.zeros(3)), r"its class is float64 \(2,\), expected"),
         ({"a": 1}, "is not a tuple of numpy arrays"),
         ((1, 2), "is not a tuple of numpy arrays"),
-        ((Evil(),), "is refused: .* nothing was executed"),
+        ((Evil(),), "is rejected: .* no code was executed"),
         ((np.zeros((3, 3)), np.zeros((3, 3)), np.full(3, 20.0), np.zeros(3)), "point 0 has label 20, which is out"),
         (
             (np.full((3, 3), np.nan), np.zeros((3, 3)), np.zeros(3), np.zeros(3)),
@@ -411,7 +411,7 @@ def test_files_that_torch_did_not_write_are_told(tmp_path):
             load_arrays(str(path))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", pickle.dumps((np.zeros(10**6),), protocol=2))
-    with pytest.raises(UserError, match="is refused: its entries are compressed"):
+    with pytest.raises(UserError, match="is rejected: its entries are compressed"):
         load_arrays(str(path))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

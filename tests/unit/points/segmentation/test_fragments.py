@@ -165,9 +165,9 @@ def test_scenes_without_points_go_on(scenes):
 
 def test_a_score_says_how_scenes_were_evaluated():
     words = "POINTS.FRAGMENT_SIZE_M 4 POINTS.TEST_ROTATIONS 2 POINTS.TEST_FLIPS true".split()
-    said = [make_task(*words[:number]).build_dataset("val", None).protocol for number in (0, 2, 6)]
+    said = [make_task(*words[:number]).build_dataset("val", None).eval_protocol for number in (0, 2, 6)]
     assert said == ["", "blocks of 4 m, 1 m overlap", "2 directions, mirrored views, blocks of 4 m, 1 m overlap"]
-    assert make_task(*words).build_dataset("train", None).protocol == ""
+    assert make_task(*words).build_dataset("train", None).eval_protocol == ""
 
 
 def test_an_overlap_as_long_as_a_block_is_refused():

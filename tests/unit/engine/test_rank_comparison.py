@@ -12,7 +12,7 @@ from support.small_scenes import make_scene
 from support.yolo_writer import write_yolo
 
 from paddlevit_dist import UserError, settings
-from paddlevit_dist.engine import compatibility
+from paddlevit_dist.engine import rank_comparison
 from paddlevit_dist.engine.startup_log import describe_training
 from paddlevit_dist.points.data.scene_store import write_scene
 from paddlevit_dist.tasks.task import make_task
@@ -76,10 +76,12 @@ def compare(monkeypatch, tmp_path):
         for folder in ("here", "far/away"):
             (tmp_path / folder).mkdir(parents=True)
         ours = machine(tmp_path / "here", write, unchanged, *common)
-        theirs = compatibility.facts_from_machine(*machine(tmp_path / "far" / "away", write, change, *common, *options))
-        monkeypatch.setattr(compatibility, "world_size", lambda: 2)
-        monkeypatch.setattr(compatibility, "all_gather", lambda own: [own, ("node2", {**theirs, **facts})])
-        compatibility.assert_same_on_all_ranks(*ours)
+        theirs = rank_comparison.facts_from_machine(
+            *machine(tmp_path / "far" / "away", write, change, *common, *options)
+        )
+        monkeypatch.setattr(rank_comparison, "world_size", lambda: 2)
+        monkeypatch.setattr(rank_comparison, "all_gather", lambda own: [own, ("node2", {**theirs, **facts})])
+        rank_comparison.assert_same_on_all_ranks(*ours)
 
     return compare
 
@@ -102,15 +104,15 @@ def rename_class(root):
     "write, change, told",
     [
         (images, lambda root: (root / "train/ant/1.png").unlink(), "train samples 5 instead of 6"),
-        (images, lambda root: (root / "val/ant/1.png").rename(root / "val/ant/4.png"), "its val names are others"),
+        (images, lambda root: (root / "val/ant/1.png").rename(root / "val/ant/4.png"), "its val names are different"),
         (images, rename_class, "train classes 1 wasp instead of bee"),
         (images, lambda root: (root / "train/ant/2.png").rename(root / "train/bee/3.png"), "its train labels are"),
         (boxes, lambda root: (root / "labels/train/1.txt").write_text("0 0.5 0.5 0.4 0.5\n"), "its train boxes are"),
-        (scenes, lambda root: write_scene(root / "scenes/a.scene", OTHER_CLASSES), "its train points are others"),
+        (scenes, lambda root: write_scene(root / "scenes/a.scene", OTHER_CLASSES), "its train points are different"),
         (
             volumes,
             lambda root: volume_files.write_landmarks(root / "val/head.csv", {"nose": volume_files.world((3, 4, 6))}),
-            "its val landmarks are others",
+            "its val landmarks are different",
         ),
     ],
 )

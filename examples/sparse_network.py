@@ -24,7 +24,7 @@ def get_batch(indices):
     """Return a sparse tensor of the solids' voxels, and their classes."""
     solids = [draw(index) for index in indices]
     rows = [np.c_[np.full(len(points), number), points / VOXEL] for number, (points, _) in enumerate(solids)]
-    points = np.concatenate(rows)  # (points, 4): index of the solid, and position in voxels
+    points = np.concatenate(rows)  # (points, 4): which solid, and where, in voxels
     field = sparse.PointFeatures(np.ones((len(points), 1), np.float32), points)
     return field.voxels("mean")[0], paddle.to_tensor([label for _, label in solids])
 

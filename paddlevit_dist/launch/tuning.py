@@ -3,9 +3,9 @@
 Three settings matter for Paddle on a CPU. Its MKL takes a slow path on AMD processors unless a variable names the
 instruction set; this is most of the gain (docs/explanation/benchmarks.md). glibc's malloc returns every large tensor
 to the kernel, which then has to zero the pages again for the next one. And operations read Paddle's views of a tensor
-(``transpose``, slices) much more slowly than a copy takes to make. Libraries read such variables when they are loaded,
-and malloc when the process starts, or by a call. So the entry point sets them before it imports Paddle or NumPy, and
-spawned workers inherit them; where that is too late, the process replaces itself with the same command.
+(``transpose``, slices) much more slowly than a copy takes to make. Libraries read such variables when they are
+loaded, and malloc when the process starts, or by a call. So the entry point sets them before it imports Paddle or
+NumPy, and spawned workers inherit them; where that is too late, the process replaces itself with the same command.
 """
 
 import contextlib

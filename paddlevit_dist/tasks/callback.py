@@ -15,16 +15,16 @@ from .task import LossTerm, Records, StepPosition
 
 
 class RunFacts(NamedTuple):
-    """Facts about a run that a callback gets at the start.
+    """Facts about a run, passed to callbacks at the start.
 
     Attributes:
         folder: the output folder, SAVE.
-        config: the frozen configuration, such as ``config.TRAIN.BASE_LR``.
+        config: the frozen configuration; ``config.TRAIN.BASE_LR``, for example.
         config_text: the configuration as YAML.
-        trains: False for an evaluation alone.
-        epochs: number of epochs of the whole training run.
-        updates_per_epoch: updates of an epoch, over all processes.
-        update: updates that a resumed run has already made; 0 for a new run.
+        trains: False if the run only evaluates.
+        epochs: of the whole run.
+        updates_per_epoch: over all processes.
+        update: updates already made, in a resumed run; 0 in a new one.
     """
 
     folder: Path
@@ -36,9 +36,9 @@ class RunFacts(NamedTuple):
     update: int = 0
 
     def history(self) -> Iterator[dict[str, Any]]:
-        """Yield the reports and evaluations before a resume, without those that the run repeats.
+        """Yield the earlier reports and evaluations of a resumed run, except for those that it repeats.
 
-        They are the lines of ``metrics.jsonl`` whose ``kind`` is "training" or "evaluation", each with ``update``.
+        They are the lines of ``metrics.jsonl`` of the kinds "training" and "evaluation", all with their ``update``.
         """
         for event in recorded_events(self.folder) if self.update else ():
             is_reported = event.get("kind") in ("training", "evaluation") and "epoch" in event
@@ -47,13 +47,9 @@ class RunFacts(NamedTuple):
 
 
 def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
-    """Return the ends of the main score's interval, such as "top-1 low" and "top-1 high".
+    """Return the ends of the main score's interval in a line of ``metrics.jsonl``, for callbacks.
 
-    Args:
-        evaluation: a line of ``metrics.jsonl``. Its first interval is that of the main score.
-
-    Returns:
-        The two ends by name; empty without an interval.
+    The main score is the first with an interval; the names are such as "top-1 low" and "top-1 high". Empty without one.
     """
     for name, ends in evaluation.get("interval", {}).items():
         if name != "percent":
@@ -62,15 +58,15 @@ def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
 
 
 class UpdateRecord(NamedTuple):
-    """Record of a completed update.
+    """A completed update.
 
     Attributes:
-        step: its position; ``step.update`` updates came before it.
-        terms: terms of the loss, one dictionary for each micro-batch, on the device.
-        is_finite: the update has changed the weights.
-        learning_rate: learning rate of the update.
-        made: updates of the epoch, including this one.
-        is_last: this is the last update of the epoch.
+        step: its position; ``step.update`` updates were made before it.
+        terms: of the loss, one dictionary for each micro-batch, on the device.
+        is_finite: whether it has changed the weights.
+        learning_rate: of the update.
+        made: updates of the epoch including this one.
+        is_last: whether it is the last of the epoch.
     """
 
     step: StepPosition
@@ -82,98 +78,95 @@ class UpdateRecord(NamedTuple):
 
 
 class Callback:
-    """Base class of callbacks. A subclass defines the methods that it needs.
+    """Base class; each method is optional.
 
-    Users may rely on the methods up to ``end``. The main process calls them in its main thread, and training waits
-    until they return. Their arguments are not on a device. A callback must not change the training run.
+    The methods up to ``end`` are stable for users. They are called on rank 0 only, in its main thread. A user's
+    callback must not change the training, and gets no values on a device. Training waits while it works.
 
-    An exception in ``start`` ends the run. After a later exception, the run logs the traceback (one line for an
-    ``OSError`` such as a full disk) and continues without this callback. A ``UserError`` ends the run at any time, and
-    its message is the last line of the log.
+    An exception in ``start`` ends the run. Later exceptions remove this callback, and the run continues: the traceback
+    is printed and logged, or one line for an ``OSError`` such as a full disk. A ``UserError`` ends the run at any time
+    with its message as the last line, for example to stop training early.
 
-    The methods after ``end`` are for this package and may change.
+    The methods below ``end`` are internal and may change.
     """
 
-    #: modules that the callback needs -> pip package; the run does not start if one is missing
+    #: required module -> its name on pip; if one is missing, the run does not start
     requires: dict[str, str] = {}
 
     def start(self, run: RunFacts) -> None:
-        """Start with a run, before it computes."""
+        """Handle the start of the run."""
 
     def report(self, update: int, values: dict[str, float]) -> None:
-        """Receive the means since the last report.
+        """Handle a report about the latest updates.
 
         Args:
             update: number of updates since the start of training.
-            values: means as in ``metrics.jsonl``: the terms of the loss, epoch, learning_rate, gradient_norm (if it is
-                finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
+            values: means since the last report, as in ``metrics.jsonl``: the terms of the loss, epoch, learning_rate,
+                gradient_norm (if finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
         """
 
     def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
-        """Receive the scores of an evaluation, of the averaged weights if there are any.
+        """Handle the scores of an evaluation after ``epoch``, of the averaged weights if there are any.
 
-        Args:
-            update: number of updates since the start of training; 0 in an evaluation alone.
-            epoch: the last epoch, from 1; 0 in an evaluation alone.
-            values: scores by name, and the ends of the main score's interval, such as "top-1 low" and "top-1 high".
+        In a run that only evaluates, ``update`` and ``epoch`` are 0. ``values`` includes the ends of the main score's
+        interval, if it has one, such as "top-1 low" and "top-1 high".
         """
 
     def saved(self, path: Path) -> None:
-        """Receive the path of a checkpoint on disk, before the next of the other calls."""
+        """Handle a checkpoint that is on disk; called before the next other call."""
 
     def end(self, outcome: str) -> None:
-        """End with the run. This is not called for a run that was killed or that ended before ``start``.
+        """Handle the end of the run: "finished", "stopped" (on request, and saved) or "failed".
 
-        Args:
-            outcome: "finished", "stopped" (on request, and saved) or "failed".
+        Not called for a run that was killed or that ended before ``start``.
         """
 
-    # ---- for this package ---------------------------------------------------------------------------------------
+    # ---- internal ------------------------------------------------------------------------------------------------
 
-    #: every rank has such a callback, and all act alike if they communicate; an exception ends the run
+    #: whether every rank has one; all must communicate alike, and an exception ends the run
     on_every_rank = False
 
     def epoch_started(self, epoch: int, made: int) -> None:
-        """Start an epoch; a resumed run has already done ``made`` of its updates."""
+        """Handle the start of an epoch; an earlier run has made ``made`` of its updates."""
 
     def data_awaited(self) -> None:
-        """Wait for the loader: the loop requests the batches of the next update."""
+        """Handle the start of the wait for the next update's batches."""
 
     def update_started(self, step: StepPosition, batches: list[dict[str, Any]]) -> None:
-        """Start an update with these batches."""
+        """Handle the arrival of an update's batches."""
 
     def update_done(self, update: UpdateRecord) -> None:
-        """Receive a completed update."""
+        """Handle a completed and counted update."""
 
     def epoch_left(self) -> None:
-        """Leave the epoch: all updates are done, or the run is ending."""
+        """Handle the end of the updates in this epoch: all are made, or the run is ending."""
 
     def epoch_done(self, epoch: int) -> None:
-        """End an epoch: all its updates are done."""
+        """Handle a complete epoch."""
 
     def paused(self, what: str) -> None:
-        """Pause training for something else; ``what`` completes the sentence "the run is ..."."""
+        """Handle a pause of training; ``what`` follows the words "the run is"."""
 
     def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
-        """Receive the evaluation of the weights that count, during a pause; the task makes ``values`` and ``line``."""
+        """Handle the evaluation of the relevant weights, in a pause, with the task's ``values`` and ``line``."""
 
-    #: reason to end training here, after ``epoch_evaluated`` or before training begins; equal on every rank
+    #: why training has to end, after ``epoch_evaluated`` or before it begins; equal on every rank
     ends_training = ""
 
     def resumed(self) -> None:
-        """Continue after a pause."""
+        """Handle the end of a pause."""
 
     def training_done(self) -> None:
-        """End training: all epochs are trained, evaluated and saved."""
+        """Handle the end of training: all epochs are trained, evaluated and saved."""
 
-    #: from ``evaluation_started`` on: the task keeps records for figures (``EvaluationStep.keeps_records``)
+    #: from ``evaluation_started`` on: whether the task keeps records for figures (``EvaluationStep.keeps_records``)
     wants_records = False
 
     def evaluation_started(self, is_shown: bool) -> None:
-        """Start an evaluation; ``is_shown`` is true for the last one of a run, of labeled samples."""
+        """Handle the start of an evaluation; ``is_shown``: it is the run's last one, of labeled samples."""
 
     def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
-        """Receive an evaluated batch, with the records that ``Task.eval_step`` returned."""
+        """Handle an evaluated batch with the ``records`` from ``Task.eval_step``."""
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
-        """End a run that only evaluates; ``facts`` are plain values about what it evaluated."""
+        """Handle the end of a run that only evaluates; ``facts`` are plain values about it."""

@@ -172,7 +172,7 @@ def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
     printed = Session(tmp_path, page).run(page)
     (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
     assert found in make_text(page).splitlines()
-    said = re.escape("(without 9 of 15 that stand in training)")
+    said = re.escape("(without 9 of 15 that are in the training set)")
     assert re.search(
         rf"^without leaks: top-1 [\d.]+ \[[\d., ]+\] loss [\d.]+ {said}\ntop-1 ", printed[-1], re.MULTILINE
     )

@@ -33,7 +33,7 @@ def started(commands: list[list[str]]) -> list[Any]:
 
     def launch_workers(worker: Any, arguments: Any, plan: Any, *_: Any, apart: bool = False, **__: Any) -> None:
         calls.append([worker.__name__, plan.processes, plan.uses_gpu, apart])
-        if worker.__name__ == "run_way":  # what -selftest reads of it
+        if worker.__name__ == "run_variant":  # what -selftest reads of it
             way = sys.modules[worker.__module__].RunVariant(
                 {"loss term 'loss' of update 1": np.array(1.0)}, None, False, {}, {}
             )

@@ -77,5 +77,7 @@ def test_an_interrupted_profile_leaves_nothing_and_another_works(tmp_path):
 
 @pytest.mark.skipif(not paddle.is_compiled_with_cuda() or paddle.device.cuda.device_count() > 0, reason="it works here")
 def test_a_paddle_for_gpus_without_a_gpu_says_that_it_cannot_profile(tmp_path):
-    with pytest.raises(UserError, match=r"-profile \(PROFILE\): .* does not start: .*drop -profile, or install Paddle's CPU build"):
+    with pytest.raises(
+        UserError, match=r"-profile \(PROFILE\): .* does not start: .*drop -profile, or install Paddle's CPU build"
+    ):
         train(tmp_path, "-profile=1")

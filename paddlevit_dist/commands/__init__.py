@@ -44,3 +44,6 @@ def import_command(command: str) -> Callable[[list[str]], None]:
     """Import what carries a command out, given the words that follow its name."""
     place = COMMANDS[command][0]
     return import_object(place) if isinstance(place, str) else functools.partial(place.run_command, command)
+
+
+__all__ = ["COMMANDS", "import_command"]

@@ -163,7 +163,7 @@ def run_scannet(words: list[str]) -> None:
 
 def run_scenes(words: list[str]) -> None:
     """``prepare scenes IN OUT``"""
-    from ..points.prepare.formats import FORMATS, format_in
+    from ..points.prepare.formats import FORMATS, detect_format
     from ..points.prepare.listing import SceneChoices
     from ..points.prepare.s3dis import NUM_AREAS
 
@@ -183,7 +183,7 @@ def run_scenes(words: list[str]) -> None:
     )
     options = parser.parse_args(words)
     root = _folder(options)
-    kind = options.format or format_in(root)
+    kind = options.format or detect_format(root)
     if options.format is None:
         print(one_line(f"{root} holds scenes of format {kind}: {FORMATS[kind].meaning}"))
     _prepare_scenes(

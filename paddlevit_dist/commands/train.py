@@ -37,7 +37,7 @@ def run(arguments: list[str]) -> None:
 
     from ..launch import devices, tuning
 
-    devices.require_sound_variables(run.values.NGPUS)
+    devices.check_launcher_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
@@ -69,7 +69,7 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
     with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
-        with lock_output_dir(folder, write_line, run.values.EVAL, holds=plan.is_main):
+        with lock_output_dir(folder, write_line, run.values.EVAL, should_lock=plan.is_main):
             _carry_out(run, plan, folder)
     return folder
 
@@ -110,7 +110,7 @@ def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[c
 
 def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> None:
     """Read the datasets and start the workers; this process holds the folder."""
-    from ..checkpoint.finding import another_run, holds_any
+    from ..checkpoint.finding import existing_run_error, holds_any
     from ..checkpoint.store import remove_leftovers
     from ..launch import launch_workers
     from ..logging.callbacks import find_callbacks
@@ -125,7 +125,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
         remove_leftovers(folder / "checkpoints")
     callbacks = {} if run.values.EVAL else find_callbacks(run.values.LOG_TO)
     if not run.values.EVAL and not run.values.MODEL.RESUME and holds_any(folder / "checkpoints"):
-        raise another_run(run.values.SAVE)
+        raise existing_run_error(run.values.SAVE)
     if not run.values.EVAL and (folder / SEEDS).exists():
         raise UserError(
             f"-output={run.values.SAVE} holds trainings with several seeds ({SEEDS}): add -seeds=N, as they were made "
@@ -161,13 +161,13 @@ def _with_fitting_course(
 ) -> configuration.Configuration:
     """The configuration with batch, epochs and warm-up that fit the training set."""
     from ..engine.compatibility import epochs_by_size
-    from ..settings.run_length import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
+    from ..settings.run_length import resolve_epochs, resolve_process_batch, resolve_warmup_steps
 
     if not run.values.EVAL:
         samples = len(datasets["train"])
-        run = with_fitting_batch(run, processes, samples)
-        run = with_fitting_epochs(run, processes, samples, task.sample_name, epochs_by_size(run.values))
-    return with_fitting_warmup(run, processes, datasets)
+        run = resolve_process_batch(run, processes, samples)
+        run = resolve_epochs(run, processes, samples, task.sample_name, epochs_by_size(run.values))
+    return resolve_warmup_steps(run, processes, datasets)
 
 
 def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], None], fetches: bool) -> None:
@@ -177,20 +177,20 @@ def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], N
     Raises:
         UserError: there are none, they cannot be fetched, or a training that needs some has none.
     """
-    from ..checkpoint.finding import existing, holds_any
+    from ..checkpoint.finding import find_existing, holds_any
     from ..checkpoint.published import is_fetched
     from ..checkpoint.weights import local_file
 
     def find(source: str) -> None:
         if fetches == is_fetched(source):
-            local_file(source, say=say)
+            local_file(source, log=say)
 
     model, train = config.MODEL, config.TRAIN
     if not config.EVAL and train.get("DISTILLATION_TYPE", "none") != "none" and train.get("TEACHER_WEIGHTS"):
         find(train["TEACHER_WEIGHTS"])
     weights = model.PRETRAINED or (None if config.EVAL else model.get("BACKBONE_PRETRAINED"))
     if model.RESUME and model.RESUME != "auto":
-        existing(model.RESUME)
+        find_existing(model.RESUME)
     elif model.RESUME and holds_any(checkpoints):
         return
     elif weights:
@@ -217,7 +217,9 @@ def worker(
     for name, target in (callbacks or {}).items():
         register_callback(name, target)
 
-    with gpu_memory.explain_memory(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
+    with gpu_memory.explain_memory(
+        gpu_memory.advise_evaluation(config) if config.EVAL else gpu_memory.advise_training(config)
+    ):
         run = Trainer(config, task, datasets, notices)
         if config.EVAL:
             from ..inference.evaluation import evaluate_only
@@ -230,10 +232,10 @@ def worker(
 def _show(run: configuration.Configuration, plan: Any) -> None:
     """-show_config: the merged configuration and values derived from it."""
     from ..engine.schedule import describe_rates
-    from ..settings.run_length import with_fitting_batch
+    from ..settings.run_length import resolve_process_batch
     from ..tasks.task import make_task
 
-    run = with_fitting_batch(run, plan.total_processes)
+    run = resolve_process_batch(run, plan.total_processes)
     task = make_task(run.values)
     problems = task.check_model()
     print(run.describe())

@@ -13,7 +13,7 @@ from ..commands.parser import CommandParser, path
 from ..logging.record import COMPARED, SEEDS
 from ..runtime import printing
 from ..runtime.errors import UserError
-from ..runtime.files import why_not_written
+from ..runtime.files import explain_write_error
 from ..tasks.sample_groups import read_groups
 from . import images
 from .formatting import CHANGES, add_findings, format_lines
@@ -90,7 +90,7 @@ def _write(
     try:
         write_page(target, tables, comparisons, decimals, changed_images)
     except OSError as error:
-        raise UserError(f"compare: {target}: {why_not_written(error)}") from error
+        raise UserError(f"compare: {target}: {explain_write_error(error)}") from error
     number = f"{len(changed_images.drawn)} image{'s' * (len(changed_images.drawn) != 1)}"
     return f"{target}: {f'no images: {changed_images.problem}' if changed_images.problem else number}"
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..logging.record import SEEDS, recorded_events
+from ..logging.record import SEEDS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
+from ..runtime.metrics_file import recorded_events
 from ..runtime.text_files import read_json
 
 FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
@@ -217,8 +218,8 @@ def permutation_test(first: Sequence[float], second: Sequence[float]) -> tuple[f
     if ways <= _MAX_PARTITIONS:
         groups = np.array(list(itertools.combinations(range(len(scores)), number)))
         p = float((np.abs(scores[groups].sum(axis=1)) >= threshold).mean())
-        return p, f"exact permutation test, {ways:,} partitions"
+        return p, f"exact permutation test, {ways:,} ways"
     generator = np.random.Generator(np.random.PCG64(_SEED))
     drawn = np.argsort(generator.random((_MAX_PARTITIONS, len(scores))), axis=1)[:, :number]
     larger = int((np.abs(scores[drawn].sum(axis=1)) >= threshold).sum())
-    return (1 + larger) / (1 + _MAX_PARTITIONS), f"permutation test, {_MAX_PARTITIONS:,} random partitions"
+    return (1 + larger) / (1 + _MAX_PARTITIONS), f"permutation test, {_MAX_PARTITIONS:,} ways drawn"

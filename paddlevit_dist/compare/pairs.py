@@ -17,7 +17,7 @@ from ..intervals import (
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_groups import SampleGroups, draw, get_group_names
-from ..tasks.truth import TRUTH, samples_of_classes
+from ..tasks.truth import TRUTH, count_class_samples
 from .scores import SCORE_KINDS, ScoreKind
 from .significance import SwapDifference, mcnemar_test, permutation_test
 from .tables import RESULTS, EvaluationTable, find_differing_settings, load_settings
@@ -65,7 +65,7 @@ class TablePair(NamedTuple):
             name = first.names[int(np.argmax(differs))]
             reason = f"{int(differs.sum()):,} of {len(order):,} samples have different labels, such as {name}"
             raise UserError(_format_refusal(first, second, reason))
-        others = None if second.groups is None else second.groups.chosen(order)
+        others = None if second.groups is None else second.groups.select(order)
         return cls(first, second, kind, order, ours["classes"], first.groups or others)
 
     def build_recompute(self) -> ProportionRecompute:
@@ -201,7 +201,7 @@ def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str,
         **rows[score],
         "p": float(f"{p:.6g}"),
         "test": test,
-        **({} if pair.groups is None else {"groups": pair.groups.plain()}),
+        **({} if pair.groups is None else {"groups": pair.groups.to_dict()}),
         "settings": find_differing_settings(load_settings(first), load_settings(second), ignored=("score",)),
         "warnings": [*find_warnings(first, second), *_compare_groups(pair)],
         "notes": _find_notes(pair, intervals),
@@ -216,7 +216,7 @@ def _compare_groups(pair: TablePair) -> list[str]:
     groups, others = pair.groups, pair.second.groups
     if groups is None or others is None:
         return []
-    both = set(zip(groups.names.tolist(), others.chosen(pair.order).names.tolist()))
+    both = set(zip(groups.names.tolist(), others.select(pair.order).names.tolist()))
     if len(both) == groups.number() == others.number():
         return []
     return [f"groups: {pair.second.run} has different ones, {others}; used are the groups of {pair.first.run}"]
@@ -226,7 +226,7 @@ def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> li
     """Return a note if an interval is rough; errors are counted in the table with fewer of them."""
     score, about = pair.first.about["score"], pair.first.about
     which = max((_FIRST, _SECOND), key=lambda which: intervals[f"{which}{score}"].value)
-    class_counts = samples_of_classes(about["kind"], pair.first.arrays, pair.classes, get_group_names(pair.groups))
+    class_counts = count_class_samples(about["kind"], pair.first.arrays, pair.classes, get_group_names(pair.groups))
     rates, shown = pair.build_recompute().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
     note = small_sample_warning(*draw(pair.groups, len(pair.order), "sample"), intervals, rate, class_counts, shown)

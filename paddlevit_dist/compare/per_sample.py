@@ -10,10 +10,10 @@ import numpy as np
 
 from ..distributed import is_main
 from ..engine.trainer import Trainer
-from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
+from ..tasks.callback import Callback
 from ..tasks.metrics import Metrics
 from ..tasks.sample_groups import GROUP
 from .settings import CompareSettings
@@ -71,7 +71,8 @@ class PerSampleWriter(Callback):
     def _format_unsupported(self) -> str:
         return (
             f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: define "
-            "per_sample and bootstrap_values (docs/evaluate_anything.md), or drop -per_sample"
+            "per_sample and bootstrap_values (docs/explanation/scoring_and_confidence_intervals.md), or remove "
+            "-per_sample"
         )
 
 

@@ -15,14 +15,15 @@ from typing import Any, cast
 from ..launch import devices, plan_processes, tuning
 from ..launch.lock import lock_output_dir
 from ..logging.progress import write_line
-from ..logging.record import SEEDS, output_folder, recorded_events
+from ..logging.record import SEEDS, output_folder
 from ..runtime import signals
 from ..runtime.environment import ROOT
 from ..runtime.errors import Stopped, UserError
+from ..runtime.metrics_file import recorded_events
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_yaml
 from ..settings import Configuration
-from ..settings.command_line import without
+from ..settings.command_line import remove_keys
 from . import groups
 from .formatting import align_columns, count_decimals, format_interval, format_number
 from .groups import FAILED, FINISHED, UNFINISHED, SeedGroup
@@ -51,7 +52,7 @@ def run(given: Configuration) -> None:
         done = len(group.seeds) - len(waiting)
         status = f"{done} of {len(group.seeds)} seeds are finished in {folder}" if done else f"seeds in {folder}"
         write_line(f"{status}: training {len(waiting)}, {max(min(len(gpus), len(waiting)), 1)} at a time")
-        _train(group, waiting, without(given.argv, _PER_SEED), gpus)
+        _train(group, waiting, remove_keys(given.argv, _PER_SEED), gpus)
         group.write()
         for line in format_group(group):
             write_line(line)
@@ -128,7 +129,7 @@ def _start(
     """
     folder = os.path.join(group.run, row["folder"])
     seed_words = [f"-output={folder}", f"-seed={row['seed']}", "-resume=auto", "SEEDS=None"]
-    variables = tuning.before(os.environ)
+    variables = tuning.without_tuning(os.environ)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(ROOT)]))
     variables.update({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu, "TERM": "dumb"})  # without bars
     write_line(f"seed {row['seed']}: {folder}" + ("" if gpu is None else f", GPU {gpu}: see log.txt there"))
@@ -163,12 +164,12 @@ def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
     Raises:
         UserError: if the folder contains something else, or a group with other settings.
     """
-    from ..checkpoint.finding import another_run, holds_any
+    from ..checkpoint.finding import existing_run_error, holds_any
     from ..engine.compatibility import altering, compare, facts_from_settings, to_plain_settings
     from ..tasks.task import make_task
 
     if holds_any(Path(folder, "checkpoints")) or Path(folder, "run.json").exists():
-        raise another_run(folder)
+        raise existing_run_error(folder)
     score, more_is_better = make_task(config).best_metric
     settings = to_plain_settings(config)
     if groups.is_group(folder):
@@ -218,7 +219,7 @@ def format_group(group: SeedGroup) -> list[str]:
     if len(scores) > 1:
         noise = groups.clip_to_range(group.about["score"], 0.0, groups.compute_noise(scores))[1]
         lines.append(
-            f"by chance alone, the means of two such groups differ by up to {format_number(noise, decimals)} "
+            f"by chance alone the means of two such groups differ by up to {format_number(noise, decimals)} "
             f"({groups.PERCENT} % of pairs)"
         )
-    return [*lines, f"written to {Path(group.run, SEEDS)}; use 'compare' for two groups, 'report' for charts"]
+    return [*lines, f"written to {Path(group.run, SEEDS)}; 'compare' sets two groups side by side, 'report' draws one"]

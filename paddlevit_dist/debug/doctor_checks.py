@@ -175,13 +175,13 @@ def check_gpus(context: CheckContext) -> CheckResult:
     capability = "" if card is None else f", compute capability {card.capability[0]}.{card.capability[1]}"
     if usable:
         text = f"{usable} usable (CUDA_VISIBLE_DEVICES={visible}){capability}"
-        if card is not None and card.capability > _NEWEST_OF_2 and paddle_versions.is_of_cuda_11():
+        if card is not None and card.capability > _NEWEST_OF_2 and paddle_versions.is_built_for_cuda_11():
             text += f"; Paddle {paddle.__version__} for CUDA 11 supports compute capability 6.1 to 8.9"
             return CheckResult(WARNING, text, f"unless you built this Paddle for the card: {format_install(card)}")
         return CheckResult(OK, text)
     if others := device_kinds.count_others():
         text = ", ".join(f"{number} {device_kinds.get_kind(name).noun}(s)" for name, number in others.items())
-        return CheckResult(OK, f"no CUDA GPU; {text} usable through Paddle's plug-in (docs/devices.md)")
+        return CheckResult(OK, f"no CUDA GPU; {text} usable through Paddle's plug-in (docs/guides/devices.md)")
     if not driver:
         return CheckResult(OK, "none: training on the CPU")
     if not device_kinds.is_built_for_cuda():
@@ -193,10 +193,10 @@ def check_gpus(context: CheckContext) -> CheckResult:
 
 
 def format_install(card: devices.GpuCard | None) -> str:
-    """Format the commands that install the Paddle build for a card; ``docs/installing.md`` has the table."""
+    """Format the commands that install the Paddle build for a card; ``docs/guides/installation.md`` has the table."""
     remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu"
     if card is None:
-        return f"{remove}, then install Paddle's GPU build (docs/installing.md)"
+        return f"{remove}, then install Paddle's GPU build (docs/guides/installation.md)"
     if card.capability < _OLDEST_OF_3:
         return f"{remove}; python -m pip install paddlepaddle-gpu==2.6.2 'numpy<2'"
     build = "cu129" if card.capability > _NEWEST_OF_CU126 else "cu126" if card.cuda >= (12, 0) else "cu118"
@@ -249,7 +249,7 @@ def check_devices(context: CheckContext) -> CheckResult:
     plan, target = context.plan, context.folder / "devices.json"
     arguments = (context.config.TRAIN.TF32, context.config.DETERMINISTIC, str(target))
     # The children exit, so that the GPUs are free for the step, also in exclusive-process mode.
-    launch_workers(run_device_test, arguments, plan, context.config.WATCHDOG_SECONDS, apart=True)
+    launch_workers(run_device_test, arguments, plan, context.config.WATCHDOG_SECONDS, in_child=True)
     ranks = json.loads(target.read_text(encoding="utf-8"))
     speeds = "; ".join(f"{rank['name']}, {rank['gigaflops']:.0f} GFLOP/s" for rank in ranks)
     noun = device_kinds.get_kind(plan.device).noun
@@ -368,7 +368,7 @@ def check_step(context: CheckContext) -> CheckResult:
     config, plan = change_settings(context.config, {**_OFF, "SAVE": str(context.folder)}), context.plan
     target = context.folder / "step.json"
     arguments = (config, context.task, context.samples["train"], str(target))
-    launch_workers(run_device_steps, arguments, plan, config.WATCHDOG_SECONDS, apart=True)
+    launch_workers(run_device_steps, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
     facts = json.loads(target.read_text(encoding="utf-8"))
     losses, memory = facts["losses"], facts["memory_mib"] / 1024
     expected = context.task.expected_losses()
@@ -413,8 +413,8 @@ def run_device_steps(config: RunSettings, task: Any, samples: Any, target: str) 
     first: dict[str, float] = {}
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         started = time.perf_counter()
-        with gpu_memory.explain_memory(gpu_memory.of_training(config)):
-            outputs = training.updater(
+        with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
+            outputs = training.train_step(
                 [dict(batch) for batch in group], StepPosition(1, len(losses), 100), config.TRAIN.BASE_LR
             )
         means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}

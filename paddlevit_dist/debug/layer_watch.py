@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 
 from ..runtime.paddle_versions import check_operations
-from ..runtime.printing import kept_from_terminal
+from ..runtime.printing import captured_output
 
 _FLOATING = (paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64)
 
@@ -115,7 +115,7 @@ def find_first_operation(model: paddle.nn.Layer, run: Callable[[], Any]) -> str 
     The check starts at the model's first layer: before it, ``batch_norm`` normalizes images, and some of its outputs
     are uninitialized memory.
     """
-    with kept_from_terminal(), contextlib.ExitStack() as checks:  # Paddle's check prints pages from C++
+    with captured_output(), contextlib.ExitStack() as checks:  # Paddle's check prints pages from C++
         active: list[Any] = []
 
         def begin(*_: Any) -> None:

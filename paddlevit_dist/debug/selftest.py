@@ -124,16 +124,16 @@ def _run_updates(
             layer.p = 0.0
     if perturbation is not None:
         _change_last_bits(model, perturbation)
-    updater = training.updater
-    updater.skipped = NonFiniteGuard()
+    train_step = training.train_step
+    train_step.nan_guard = NonFiniteGuard()
     gradients: Arrays = {}
 
     def copy_gradients() -> None:
         named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
         gradients.update({f"gradient of '{name}' in update 1": gradient.numpy() for name, gradient in named})
-        updater.before_clipping = None  # from the second update on, weights may differ already
+        train_step.before_clipping = None  # from the second update on, weights may differ already
 
-    updater.before_clipping = copy_gradients
+    train_step.before_clipping = copy_gradients
     before = _copy_state(model)
     values: Arrays = {}
     differing: str | None = None
@@ -142,8 +142,8 @@ def _run_updates(
     with contextlib.closing(training.loader.epochs(1, -(-UPDATES // per_epoch))) as batches:
         for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
             step = StepPosition(1 + update // per_epoch, update, UPDATES)
-            with gpu_memory.explain_memory(gpu_memory.of_training(config)):
-                terms = updater(group, step, config.TRAIN.BASE_LR)
+            with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
+                terms = train_step(group, step, config.TRAIN.BASE_LR)
             values.update(_compute_losses(terms, update + 1))
             if update == 0:
                 values.update(gradients)
@@ -336,7 +336,7 @@ def run(run: Any) -> None:
             perturbed = PERTURBED if variant.is_reference else 0
             arguments = (change_settings(config, values), task, train, str(place), perturbed)
             variant_plan = plan._replace(processes=variant.processes)
-            launch_workers(run_variant, arguments, variant_plan, config.WATCHDOG_SECONDS, apart=True)
+            launch_workers(run_variant, arguments, variant_plan, config.WATCHDOG_SECONDS, in_child=True)
             results[variant.name] = read_variant(place)
         if len(results) == 1:
             raise UserError(

@@ -12,7 +12,7 @@ import paddle
 
 from ..launch import gpu
 from ..runtime.errors import UserError
-from ..runtime.printing import kept_from_terminal, shorten
+from ..runtime.printing import captured_output, shorten
 from ..runtime.transfers import is_on_gpu, read, to_device
 from .files import ExportedModel, description_in
 
@@ -83,7 +83,7 @@ def _of_onnx(model: ExportedModel) -> ExportedFunction:
         device = paddle.get_device().partition(":")[2]
         providers.insert(0, (_GPU_PROVIDER, {"device_id": device, "use_tf32": str(int(gpu.rounds_to_tf32()))}))
     try:
-        with kept_from_terminal():
+        with captured_output():
             session = onnxruntime.InferenceSession(str(model.file), options, providers=providers)
     except Exception as error:  # its own classes, without a common one of their own
         raise UserError(
@@ -115,7 +115,7 @@ def _onnx_slot(slot: Any) -> TensorSpec:
 
 def _of_paddle(model: ExportedModel) -> ExportedFunction:
     try:
-        with kept_from_terminal():
+        with captured_output():
             layer = paddle.jit.load(model.prefix)
     except Exception as error:  # of C++, of several classes
         raise UserError(f"{model.file}: Paddle cannot load it: {reason(error)}") from error

@@ -5,3 +5,11 @@
 - ``predictor``: batches of inputs, those that cannot be read among them; ``Predictor`` for programs
 - ``rows``: what is predicted so far, and the tables
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "Predictor": "predictor",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

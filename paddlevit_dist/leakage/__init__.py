@@ -20,8 +20,8 @@ from ..runtime.compiled import has_numba
 
 if TYPE_CHECKING:
     from ..engine.trainer import Trainer
-    from ..logging.callbacks import Callback
     from ..settings.every_run import RunSettings
+    from ..tasks.callback import Callback
     from ..tasks.task import Task
 
 
@@ -72,3 +72,5 @@ class LeakageExtension(Extension):
 
 
 EXTENSION = LeakageExtension()
+
+__all__ = ["EXTENSION"]

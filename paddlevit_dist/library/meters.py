@@ -265,7 +265,7 @@ class CocoAP(Meter):
         return DetectionMetrics(names, with_masks=masks)
 
     def _check(self, found: Any, true: Any) -> tuple[Any, ...]:
-        from ..images.detection.detections import DetectedObjects, as_written
+        from ..images.detection.detections import DetectedObjects, corners_to_boxes
 
         more = ["masks"] if self._with_masks else []
         require_parts(found, "output", ["boxes", "scores", "labels", *more])
@@ -282,7 +282,7 @@ class CocoAP(Meter):
         )
         scores = host(found["scores"]).astype(np.float64, copy=False)
         labels, true_labels = (host(one["labels"]) for one in (found, true))
-        boxes = as_written(true_corners)
+        boxes = corners_to_boxes(true_corners)
         areas = host(true.get("areas", boxes[:, 2] * boxes[:, 3])).astype(np.float64)
         is_crowd = host(true.get("is_crowd", np.zeros(len(boxes)))).astype(bool)
         require_classes(labels, len(self._names), "labels of the output")

@@ -217,10 +217,10 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
     job = next((one.job_key for one in extensions() if one.job_key and run.values[one.job_key]), None)
     if job is not None:
         raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
-    devices.require_sound_variables(run.values.NGPUS)
+    devices.check_launcher_variables(run.values.NGPUS)
     with (
         needing_paddle("evaluate" if run.values.EVAL else "train"),
-        tuning.environment_of_call(run.values.NGPUS, run.values.CPU_TUNING) as notices,
+        tuning.environment_for_call(run.values.NGPUS, run.values.CPU_TUNING) as notices,
         _as_before(not run.values.EVAL, run.values.NGPUS == 1),
     ):
         folder = carry_out(run, [*devices.drop_stale_variables(), *notices])
@@ -259,7 +259,7 @@ def _as_before(training: bool, computes: bool) -> Iterator[None]:
 
 def _last_evaluation(folder: Path) -> tuple[dict[str, float], dict[str, tuple[float, float]], str]:
     """Return values, intervals, and the weights that were evaluated."""
-    from ..logging.record import recorded_events
+    from ..runtime.metrics_file import recorded_events
 
     told = [event for event in recorded_events(folder) if event["kind"] == "evaluation" and "superseded" not in event]
     if not told:

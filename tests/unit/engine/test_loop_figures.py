@@ -73,7 +73,9 @@ def test_the_last_evaluation_serves_where_it_is_the_best(tmp_path, capsys):
     trainer = build(tmp_path, "-epochs=1")
     values = trainer.train()
     said = capsys.readouterr().out.splitlines()
-    assert not any("again for the report" in line for line in said) and said[-2].startswith(f"report: {tmp_path}/report.html")
+    assert not any("again for the report" in line for line in said) and said[-2].startswith(
+        f"report: {tmp_path}/report.html"
+    )
     cells = np.reshape(confusion(tmp_path), (-1, 3))
     assert sum(count for row, column, count in cells if row == column) == values["top-1 count"]
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))

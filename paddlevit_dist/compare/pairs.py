@@ -52,21 +52,21 @@ class TablePair(NamedTuple):
         Raises:
             UserError: if the tables cannot be compared.
         """
-        ours, theirs = first.about, second.about
+        about, other_about = first.about, second.about
         for what in ("task", "kind", "score"):
-            if ours[what] != theirs[what]:
-                raise UserError(_format_refusal(first, second, f"{what} {theirs[what]} instead of {ours[what]}"))
-        if len(ours["classes"]) != len(theirs["classes"]):
-            reason = f"{len(theirs['classes'])} classes instead of {len(ours['classes'])}"
+            if about[what] != other_about[what]:
+                raise UserError(_format_refusal(first, second, f"{what} {other_about[what]} instead of {about[what]}"))
+        if len(about["classes"]) != len(other_about["classes"]):
+            reason = f"{len(other_about['classes'])} classes instead of {len(about['classes'])}"
             raise UserError(_format_refusal(first, second, reason))
-        order, kind, truth = _match_names(first, second), SCORE_KINDS[ours["kind"]], TRUTH[ours["kind"]]
+        order, kind, truth = _match_names(first, second), SCORE_KINDS[about["kind"]], TRUTH[about["kind"]]
         differs = (truth(first.arrays) != truth(second.arrays)[order]).reshape(len(order), -1).any(axis=1)
         if differs.any():
             name = first.names[int(np.argmax(differs))]
             reason = f"{int(differs.sum()):,} of {len(order):,} samples have different labels, such as {name}"
             raise UserError(_format_refusal(first, second, reason))
         others = None if second.groups is None else second.groups.select(order)
-        return cls(first, second, kind, order, ours["classes"], first.groups or others)
+        return cls(first, second, kind, order, about["classes"], first.groups or others)
 
     def build_recompute(self) -> ProportionRecompute:
         """Return a function from weights (draws, samples) to the values of both tables and their differences."""
@@ -143,21 +143,23 @@ def _format_refusal(first: EvaluationTable, second: EvaluationTable, reason: str
 
 def _match_names(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
     """Return the row in the second table of each sample of the first."""
-    ours, theirs = first.names, second.names
-    if first.about["digest"] == second.about["digest"] and ours == theirs:
-        return np.arange(len(ours))
+    first_names, second_names = first.names, second.names
+    if first.about["digest"] == second.about["digest"] and first_names == second_names:
+        return np.arange(len(first_names))
     if any(table.about["of"].startswith(RESULTS) for table in (first, second)):
-        ours, theirs = _simplify_names(ours, theirs)
-    missing, new = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
+        first_names, second_names = _simplify_names(first_names, second_names)
+    missing, new = Counter(first_names) - Counter(second_names), Counter(second_names) - Counter(first_names)
     if missing or new:
-        reason = f"different samples: {missing.total():,} of {len(ours):,} are only in the first"
+        reason = f"different samples: {missing.total():,} of {len(first_names):,} are only in the first"
         raise UserError(
             _format_refusal(first, second, reason)
-            + f", {new.total():,} of {len(theirs):,} only in the second (such as "
+            + f", {new.total():,} of {len(second_names):,} only in the second (such as "
             f"{shorten(next(iter(new or missing)), 60)}); evaluate both on the same data and split"
         )
-    order = np.empty(len(ours), np.int64)
-    order[sorted(range(len(ours)), key=ours.__getitem__)] = sorted(range(len(theirs)), key=theirs.__getitem__)
+    order = np.empty(len(first_names), np.int64)
+    order[sorted(range(len(first_names)), key=first_names.__getitem__)] = sorted(
+        range(len(second_names)), key=second_names.__getitem__
+    )
     return order
 
 
@@ -289,19 +291,18 @@ def _round(row: dict[str, Any]) -> dict[str, Any]:
 
 def find_warnings(first: EvaluationTable, second: EvaluationTable) -> list[str]:
     """List other differences of two evaluations that affect scores, one line each."""
-    ours, theirs, lines = first.about, second.about, []
+    first_about, second_about, lines = first.about, second.about, []
     for what in ("split", "dataset", "classes"):
-        if ours[what] != theirs[what] and ours[what] and theirs[what]:  # unknown for results of other programs
-            lines.append(
-                f"{what}: {shorten(ours[what], 60)} in {first.run}, {shorten(theirs[what], 60)} in {second.run}"
-            )
+        value, other = first_about[what], second_about[what]
+        if value != other and value and other:  # empty if unknown for results of other programs
+            lines.append(f"{what}: {shorten(value, 60)} in {first.run}, {shorten(other, 60)} in {second.run}")
     for table in (first, second):
         if table.about["of"].startswith(RESULTS):
             lines.append(f"protocol, input: unknown for {table.run}, the results of another program")
             return lines
     for what in ("protocol", "input"):
-        for name in dict.fromkeys((*ours[what], *theirs[what])):
-            values = [about[what].get(name, _UNKNOWN) for about in (ours, theirs)]
+        for name in dict.fromkeys((*first_about[what], *second_about[what])):
+            values = [about[what].get(name, _UNKNOWN) for about in (first_about, second_about)]
             if values[0] != values[1]:
                 texts = ["not set" if value is _UNKNOWN else shorten(value, 60) for value in values]
                 lines.append(f"{what}: {name} is {texts[0]} in {first.run}, {texts[1]} in {second.run}")

@@ -34,15 +34,19 @@ _PER_SEED = ("SEEDS", "SEED", "SAVE", "MODEL.RESUME")  # keys that differ for ea
 _REPEAT = "repeat the command to continue"
 
 
-def run(given: Configuration) -> None:
+def run(configuration: Configuration) -> None:
     """Train with each seed, and print and write the scores.
 
     Raises:
         UserError: if the seeds cannot be trained in this folder, or a seed has failed; the others are trained.
         Stopped: if the user has requested a stop; each running seed has saved a checkpoint.
     """
-    config = cast(CompareSettings, given.values)
-    path = config.SAVE if given.sources["SAVE"] != "default" else str(Path(config.SAVE, f"{given.recipe}_seeds"))
+    config = cast(CompareSettings, configuration.values)
+    path = (
+        config.SAVE
+        if configuration.sources["SAVE"] != "default"
+        else str(Path(config.SAVE, f"{configuration.recipe}_seeds"))
+    )
     if devices.is_launched():
         raise UserError(f"-seeds={config.SEEDS} starts its own processes: run the command without the launcher")
     gpus = assign_gpus(plan_processes(config.NGPUS, device=config.DEVICE))
@@ -52,7 +56,7 @@ def run(given: Configuration) -> None:
         done = len(group.seeds) - len(waiting)
         status = f"{done} of {len(group.seeds)} seeds are finished in {folder}" if done else f"seeds in {folder}"
         write_line(f"{status}: training {len(waiting)}, {max(min(len(gpus), len(waiting)), 1)} at a time")
-        _train(group, waiting, remove_keys(given.argv, _PER_SEED), gpus)
+        _train(group, waiting, remove_keys(configuration.argv, _PER_SEED), gpus)
         group.write()
         for line in format_group(group):
             write_line(line)

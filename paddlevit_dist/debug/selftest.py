@@ -166,9 +166,9 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
 def build_silent_trainer(config: RunSettings, task: Task, samples: TransformedDataset, folder: Path) -> Trainer:
     """Build a trainer that neither logs nor writes files."""
     config = change_settings(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
-    run = Trainer(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
-    run.prepare_training()
-    return run
+    trainer = Trainer(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
+    trainer.prepare_training()
+    return trainer
 
 
 def _copy_state(model: paddle.nn.Layer) -> Arrays:
@@ -199,7 +199,7 @@ def _find_differing_ranks(model: paddle.nn.Layer, update: int) -> str | None:
     digests = {name: hashlib.blake2b(value.tobytes(), digest_size=16).digest() for name, value in state.items()}
     rank_digests = all_gather(digests)
     for name in digests:
-        others = [number for number, theirs in enumerate(rank_digests) if theirs[name] != rank_digests[0][name]]
+        others = [number for number, other in enumerate(rank_digests) if other[name] != rank_digests[0][name]]
         if others:
             values = all_gather(state[name])
             by = float(np.abs(values[others[0]].astype(np.float64) - values[0]).max())
@@ -295,22 +295,22 @@ class _VariantSpec(NamedTuple):
         return self.processes == self.accumulated
 
 
-def run(run: Any) -> None:
+def run(configuration: Any) -> None:
     """Run the self-test. Nothing is written to the output folder.
 
     Args:
-        run: a ``Configuration`` with SELFTEST.
+        configuration: a ``Configuration`` with SELFTEST.
 
     Raises:
         SystemExit: with code 1 if tensors differ.
     """
-    plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
+    plan = plan_processes(configuration.values.NGPUS, device=configuration.values.DEVICE)
     if plan.launched:
         raise UserError("-selftest starts its own processes: run it without Paddle's launcher")
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_selftest_") as name:
         folder = Path(name)
-        cache = Path(run.values.DATA.CACHE_FOLDER or Path(run.values.SAVE, "data"))
-        config, off = _make_deterministic(run.values, str(folder))
+        cache = Path(configuration.values.DATA.CACHE_FOLDER or Path(configuration.values.SAVE, "data"))
+        config, off = _make_deterministic(configuration.values, str(folder))
         variants = _list_variants(plan, config.DATA.BATCH_SIZE, config.NGPUS)
         for line in [
             f"selftest: {UPDATES} updates of each of these variants, float32, SGD",

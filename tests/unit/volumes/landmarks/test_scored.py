@@ -8,8 +8,8 @@ import pytest
 
 from paddlevit_dist import settings
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.compare.pairs import compare
-from paddlevit_dist.compare.tables import read
+from paddlevit_dist.compare.pairs import compare_tables
+from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import PredictionRecord
@@ -183,8 +183,8 @@ def test_landmarks_of_a_data_set_compare_with_one_another(tmp_path, capsys):
             capsys, tmp_path / f"by_{scale}", "-cfg=landmark_unet3d", f"-output={tmp_path / f'out_{scale}'}"
         )
         assert said["scores"]["mre_mm"] == pytest.approx(scale, abs=1e-9)
-    tables = [read(str(tmp_path / f"out_{scale}")) for scale in (1, 2)]
-    row = compare(*tables)
+    tables = [read_table(str(tmp_path / f"out_{scale}")) for scale in (1, 2)]
+    row = compare_tables(*tables)
     assert row["difference"]["value"] == pytest.approx(1) and not row["more_is_better"]
     assert tables[0].names == [heads.identity(index) for index in range(len(heads))]
 

@@ -175,7 +175,7 @@ def test_scores_are_those_of_the_page_and_samples_have_their_rows(scoring):
 
 def test_two_runs_are_compared_and_the_page_shows_what_they_print(scoring):
     folder, printed = scoring
-    shown, several = (out for out in printed if out.startswith("output/six: val, "))
+    shown, several, *_ = (out for out in printed if out.startswith("output/six: val, "))
     fixed, broken = (int(re.search(rf"^{kind} (\d+) ", shown, re.MULTILINE)[1]) for kind in ("fixed", "broken"))
     (comparison,) = json.loads((folder / "output" / "compared.json").read_text())["comparisons"]
     assert [len(comparison["fixed"]), len(comparison["broken"])] == [fixed, broken]

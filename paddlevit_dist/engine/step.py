@@ -212,6 +212,17 @@ class TrainStep:
             norm = queued.wait()
         return [self._finish(norm, pending)]
 
+    def _global_counts(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
+        """Sum the normalizers of the step over all ranks and micro-batches, with 1 in place of 0."""
+        if self.task.counts_per_sample is not None:
+            return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
+        self._wait_for_ranks(True)
+        total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
+        total = all_reduce_sum(total)
+        # Not max(total, 1): class weights may sum to less than 1.
+        total = paddle.where(total > 0, total, paddle.ones_like(total)).astype("float32")
+        return {name: total[position] for position, name in enumerate(self.task.count_names)}
+
     def _run_passes(
         self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, counts: dict[str, Number]
     ) -> _PendingStep:
@@ -251,6 +262,18 @@ class TrainStep:
             average=self.average,
         )
 
+    def _update(self, norm: np.float32, learning_rate: float) -> None:
+        """Update weights, moments and average with gradients of this norm, which still contain the loss scale."""
+        if self.before_clipping:
+            self.before_clipping()
+        factor = clipping_factor(norm, self.gradient_clip) / np.float32(self.precision.scale)
+        if factor != 1:
+            self._gradients.scale(factor)
+        self.optimizer.set_lr(learning_rate)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
+
     def _finish(self, norm: np.float32, pending: _PendingStep) -> StepResult:
         """Record whether a step changed the weights; if not, restore the running statistics."""
         self.gradient_norm, self.finite = float(norm), math.isfinite(norm)
@@ -265,29 +288,6 @@ class TrainStep:
         """On CPUs, wait for all ranks before a collective: gloo fails if a rank waits in one for more than 30 s."""
         if communicates and self.on_host:
             host_barrier()
-
-    def _update(self, norm: np.float32, learning_rate: float) -> None:
-        """Update weights, moments and average with gradients of this norm, which still contain the loss scale."""
-        if self.before_clipping:
-            self.before_clipping()
-        factor = clipping_factor(norm, self.gradient_clip) / np.float32(self.precision.scale)
-        if factor != 1:
-            self._gradients.scale(factor)
-        self.optimizer.set_lr(learning_rate)
-        self.optimizer.step()
-        if self.average is not None:
-            self.average.update()
-
-    def _global_counts(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
-        """Sum the normalizers of the step over all ranks and micro-batches, with 1 in place of 0."""
-        if self.task.counts_per_sample is not None:
-            return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
-        self._wait_for_ranks(True)
-        total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
-        total = all_reduce_sum(total)
-        # Not max(total, 1): class weights may sum to less than 1.
-        total = paddle.where(total > 0, total, paddle.ones_like(total)).astype("float32")
-        return {name: total[position] for position, name in enumerate(self.task.count_names)}
 
 
 def compute_loss(

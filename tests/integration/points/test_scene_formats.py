@@ -38,7 +38,7 @@ def test_s3dis_has_thirteen_classes_and_folds_by_area(tmp_path, capsys):
         assert np.array_equal(scene.semantic, np.repeat([8, 12, 2], 60)) and splits["val"].class_names[8] == "chair"
         assert np.array_equal(scene.instance, np.repeat([0, 1, 2], 60))  # in the order of the files
     again, said = prepared(tmp_path, capsys, "--format=s3dis", "--val_area=1")  # another fold, the same scenes
-    assert "(6 were there already)" in said and set(by_name(again["val"])) == {"Area_1_office_1", "Area_1_hallway_2"}
+    assert "(6 were prepared before)" in said and set(by_name(again["val"])) == {"Area_1_office_1", "Area_1_hallway_2"}
 
 
 def test_the_damaged_line_of_s3dis_is_read_and_others_are_told(tmp_path, capsys):

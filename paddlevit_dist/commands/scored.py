@@ -69,7 +69,7 @@ def add_data(parser: CommandParser) -> None:
 
 def add_group(parser: CommandParser) -> None:
     """Add the option that groups samples for the bootstrap."""
-    meaning = "draw samples of a group together: a file sample,group, FILE:COLUMN, a column of TRUTH, or a grouping of the dataset such as folder"
+    meaning = "draw samples of a group together: FILE with sample,group, FILE:COLUMN, a column of TRUTH, or a word"
     parser.option("group", None, meaning, path, metavar="COLUMN")
 
 

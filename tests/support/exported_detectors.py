@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.export.command import export, load_trained, run
-from paddlevit_dist.export.pixels import of_pixels
+from paddlevit_dist.export.pixels import convert_to_pixel_input
 from paddlevit_dist.images.detection.export import difference
 
 from .rtdetr_networks import CLASSES, SIDE, make_network
@@ -80,7 +80,7 @@ def require_paddle_files(name, kind, tmp_path):
         expected[number] = found_by(network, images, sizes)
     trained = load_trained(file, name, image_size=(SIDE, SIDE))
     assert trained.about["num_classes"] == CLASSES and trained.about["preprocessing"]["resize"] == [SIDE, SIDE]
-    export(trained if kind == "float" else of_pixels(trained), str(tmp_path / "out"))
+    export(trained if kind == "float" else convert_to_pixel_input(trained), str(tmp_path / "out"))
     loaded = paddle.jit.load(str(tmp_path / "out"))
     for number in (1, 3):
         pixels, images, sizes = make_inputs(number, name)

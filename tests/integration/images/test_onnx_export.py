@@ -138,13 +138,13 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "file").write_text("")
     for words, message in (
-        ([weights, str(tmp_path / "folder")], "is a folder: name the files in it"),
+        ([weights, str(tmp_path / "folder")], "is a folder: add a file name"),
         ([str(tmp_path / "folder"), str(tmp_path / "out")], "folder"),
         ([weights, str(tmp_path / "taken")], "taken.pdiparams cannot be written: .*a folder stands where a file"),
         ([weights, str(tmp_path / "file" / "out")], "cannot be written: .*a file stands where a folder is expected"),
         ([weights, str(tmp_path / "out"), "-image_size=30"], "image size|divisible|multiple"),
         ([weights, str(tmp_path / "out"), "-precision=float16"], "-precision=float16 is for -format=onnx"),
-        ([weights, str(tmp_path / "out"), "-format=tensorrt"], "'tensorrt' is none of paddle, onnx, onnxruntime"),
+        ([weights, str(tmp_path / "out"), "-format=tensorrt"], "'tensorrt' is not one of paddle, onnx, onnxruntime"),
     ):
         with pytest.raises(UserError, match=message):
             run(words)

@@ -96,7 +96,7 @@ def test_paddles_files_are_scored_and_another_preparation_is_refused(trained, tm
     assert make_values(tmp_path / "scored") == pytest.approx(make_values(trained / "checked"), abs=1e-5)
     assert "Paddle's inference model on cpu)" in ended.out.splitlines()[-1]
     other = evaluated(tmp_path, "other", str(tmp_path / "out"), "DATA.IMAGENET_MEAN", "[0.4,0.4,0.4]")
-    assert "expects other input: preprocessing.subtract [0.485, 0.456, 0.406] there" in refusal(other)
+    assert "expects other preprocessing: preprocessing.subtract [0.485, 0.456, 0.406] there" in refusal(other)
 
 
 def write_identity(file, *inputs):
@@ -152,7 +152,7 @@ def test_another_makers_file_of_the_same_inputs_and_outputs_is_scored(label, tmp
         assert "EXPORTED gives label 7, and these data have 0 to 2: name data of its classes" in refusal(ended)
         return
     well(ended)
-    assert "does not say how its input is prepared; it gets: mode RGB, resize [48, 48]" in ended.out
+    assert "does not store its preprocessing; this is used: mode RGB, resize [48, 48]" in ended.out
     found = json.loads((tmp_path / "scored" / "predictions" / "results.json").read_text())
     assert len(found) == 2 * 20 and found[0]["category_id"] == found[1]["category_id"]
     np.testing.assert_allclose(found[0]["bbox"], 48 * np.array([0.1, 0.2, 0.4, 0.6]), atol=1e-4)

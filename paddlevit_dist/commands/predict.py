@@ -62,7 +62,7 @@ def run(words: list[str]) -> None:
         least_score=options.least_score,
         max_detections=options.max_detections,
         window=options.window,
-        say=write_line,
+        log=write_line,
     )
     plan = plan_processes(requested, device=options.device)
     for line in [*plan.notices, *stale] if plan.is_main else ():
@@ -230,18 +230,18 @@ def _report_outcome(counts: Any, folder: Path, inputs: list[str]) -> None:
     Raises:
         UserError: nothing was predicted, or an input on the command line could not be read.
     """
-    from ..inference.rows import ROWS_CSV, UNREADABLE, unreadable
+    from ..inference.rows import ROWS_CSV, UNREADABLE, read_unreadable
     from ..logging.progress import write_line
 
     listed = f"listed in {folder / UNREADABLE}"
     bad = f"{counts.unreadable:,} could not be read, {listed}"
-    first = next(unreadable(folder), ("", ""))
+    first = next(read_unreadable(folder), ("", ""))
     if not counts.predicted:
         raise UserError(f"predict: nothing was predicted: {bad}; the first: {': '.join(first)}")
     more = f"; {bad}" if counts.unreadable else ""
     write_line(f"{counts.predicted:,} predicted, in {folder / ROWS_CSV} and .jsonl{more}")
     arguments = {cell(text) for text in inputs}
-    named = [line for line in unreadable(folder) if line[0] in arguments]
+    named = [line for line in read_unreadable(folder) if line[0] in arguments]
     if named:
         others = f" ({len(named)} unreadable inputs on the command line, {listed})" if len(named) > 1 else ""
         raise UserError(f"predict: {': '.join(named[0])}{others}")
@@ -261,9 +261,9 @@ def worker(
     """Run in each process after it has joined the process group."""
     from ..distributed import barrier, broadcast_object
     from ..engine.gpu_memory import explain_memory
-    from ..inference.predictor import predict_share, usual_batch_size
+    from ..inference.predictor import default_batch_size, predict_share
 
     remaining = broadcast_object(remaining)  # known to the main process of several machines only
-    with explain_memory(f"lower -batch_size ({batch_size or usual_batch_size(source.config)})"):
+    with explain_memory(f"lower -batch_size ({batch_size or default_batch_size(source.config)})"):
         predict_share(task, source, samples, remaining, folder, batch_size=batch_size, num_workers=num_workers)
     barrier()

@@ -49,7 +49,7 @@ def run(words: list[str]) -> None:
         )
     check_output(options.output)
     import_paddle()
-    trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
+    trained = load_trained_model(options.weights, options.model, options.image_size, options.in_channels, options.part)
     if options.input == "uint8":
         from .pixels import convert_to_pixel_input
 
@@ -84,7 +84,7 @@ def _parse(words: list[str]) -> Any:
         "format",
         "paddle",
         "paddle: for paddle.jit.load, Paddle Inference and PaddleX; onnx: standard operators for any ONNX runtime; "
-        "onnxruntime: fused operators of onnxruntime only, faster on GPUs",
+        "onnxruntime: fused operators for onnxruntime alone, faster on GPUs",
         choice(*FORMATS),
     )
     parser.option(
@@ -109,7 +109,7 @@ def _parse(words: list[str]) -> Any:
     return parser.parse_args(words)
 
 
-def load_trained(
+def load_trained_model(
     source: str,
     name: str | None = None,
     image_size: Any = None,

@@ -11,7 +11,7 @@ from paddle.nn import functional as F
 from ..distributed import all_gather, reduce_dict
 from ..engine.compatibility import FactDifference, judge_changes, show
 from ..engine.trainer import Trainer, build_model
-from ..inference.evaluation import load_trained
+from ..inference.evaluation import load_evaluated_weights
 from ..launch import gpu
 from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
@@ -250,7 +250,7 @@ def load_comparison_weights(run: Trainer, model: Any) -> tuple[str, list[str]] |
     if model.gives_probabilities:
         lines.append(f"note: {model.source} gives probabilities: the loss uses their logarithms as logits")
     if model.compared_with is not None:
-        weights, more = load_trained(run, model.trained)
+        weights, more = load_evaluated_weights(run, model.trained)
         model.weights = str(weights)
         lines += more
     run.model = run.evaluation.model = task.evaluated_model(model)

@@ -154,7 +154,7 @@ def test_pointgroups_files_become_scenes(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
-        ("scannet", ["{none}", "{out}"], "none is not a folder; give the one that holds the raw scenes"),
+        ("scannet", ["{none}", "{out}"], "none is not a folder: give the folder of the raw scenes"),
         ("scannet", ["{raw}"], "the following arguments are required: OUT"),
         (
             "scannet",

@@ -17,7 +17,7 @@ from support.processes import ROOT
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
-from paddlevit_dist.export.command import TrainedModel, export, load_trained, run
+from paddlevit_dist.export.command import TrainedModel, export, load_trained_model, run
 from paddlevit_dist.runtime.errors import UserError
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
@@ -111,7 +111,7 @@ def test_the_example_and_the_description_fit_the_model(tmp_path):
     about = yaml.safe_load((tmp_path / "exported" / "inference.about.yaml").read_text(encoding="utf-8"))
     example = np.load(tmp_path / "exported" / "inference.example.npz")
     assert about["preprocessing"]["resize_shorter_side"] == 18 and about["preprocessing"]["mode"] == "RGB"
-    logits = load_trained(str(weights)).model(paddle.to_tensor(example["input"])).numpy()
+    logits = load_trained_model(str(weights)).model(paddle.to_tensor(example["input"])).numpy()
     scores = np.exp(logits) / np.exp(logits).sum()
     np.testing.assert_allclose(example["output"], scores, atol=1e-6)
     (row,) = Predictor(str(weights))([example["picture"]])

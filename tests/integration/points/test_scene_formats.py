@@ -26,7 +26,7 @@ def by_name(scenes):
 def test_s3dis_has_thirteen_classes_and_folds_by_area(tmp_path, capsys):
     written = s3dis(tmp_path / "raw", areas=(1, 2, 5))
     splits, said = prepared(tmp_path, capsys)
-    assert "holds scenes of format s3dis" in said
+    assert "contains scenes of format s3dis" in said
     assert set(splits) == {"train", "val", "area_1", "area_2", "area_5"}
     assert set(by_name(splits["val"])) == {"Area_5_office_1", "Area_5_hallway_2"} == set(by_name(splits["area_5"]))
     assert len(splits["train"]) == 4 and splits["train"].num_classes == 13

@@ -11,7 +11,7 @@ from support.exported_detectors import found_by, make_images, needs_onnx, requir
 from support.processes import ROOT, run_command, run_main
 from support.runs import events, refusal, well
 
-from paddlevit_dist.export.command import load_trained, run
+from paddlevit_dist.export.command import load_trained_model, run
 
 
 def test_bare_weights_become_files_for_paddle(tmp_path):
@@ -80,7 +80,7 @@ def test_the_pages_program_finds_what_the_weights_find(trained, graph):
     ended = well(run_command(words, timeout=600, folder=graph))
     pixels = np.asarray(Image.fromarray(image).resize((48, 48), Image.Resampling.BILINEAR))[None]
     network, images = (
-        load_trained(str(trained / "run")).model.model,
+        load_trained_model(str(trained / "run")).model.model,
         make_images(pixels, "detr_small"),
     )  # ImageNet's mean
     labels, boxes, scores = found_by(network, images, np.array([[90, 60]]))

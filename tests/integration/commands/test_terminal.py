@@ -55,9 +55,9 @@ def test_enter_starts_the_recipe_that_fits_a_folder_of_images(tmp_path, answer, 
     shown = b""
     with contextlib.suppress(OSError):  # how Linux says that the last process has closed the terminal
         while part := os.read(person, 4096):
-            is_asked = b"anything else ends: " in shown
+            is_asked = b"type anything else to stop: " in shown
             shown += part
-            if not is_asked and b"anything else ends: " in shown:
+            if not is_asked and b"type anything else to stop: " in shown:
                 os.write(person, answer.encode())
     os.close(person)
     said = shown.decode()

@@ -157,7 +157,7 @@ def built(file, classes=10, size=16, output=None, channels=1):
 @pytest.mark.parametrize(
     "words, expected, message",
     [
-        ({}, {"size": 32}, r"takes pixels \(batch, 1, 16, 16\) float32, and .* has \(batch, 1, 32, 32\): set"),
+        ({}, {"size": 32}, r"takes pixels \(batch, 1, 16, 16\) float32, and .* has \(batch, 1, 32, 32\): change"),
         ({"shape": (2, 16, 16, 1)}, {}, r"takes pixels \(2, 16, 16, 1\) .*export it with channels before height"),
         ({}, {"classes": 12}, r"gives scores \(batch, 10\), and these data need \(batch, 12\)$"),
         (
